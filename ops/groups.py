@@ -25,12 +25,38 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .interface.arguments import check_whole, shown
+from .interface import check_whole, shown
 from .scalar.arithmetic import choose
 
 
+class Whole:
+    """Groups that are kept or pruned as a whole: tiles of an array. Those at the edges may be smaller."""
+
+    def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of a tile of an array of this shape, with as many axes."""
+        raise NotImplementedError
+
+    def count(self, shape: tuple[int, ...]) -> int:
+        """Returns how many groups of an array of this shape compete with each other."""
+        return math.prod(-(-size // tile) for size, tile in zip(shape, self.tile(shape), strict=True))
+
+    def split(self, x: Array) -> Array:
+        """Returns ``x`` with two axes for each of its own: the number of a tile, and that within it, padded with 0."""
+        tiles = self.tile(x.shape)
+        padding = [(0, -size % tile) for size, tile in zip(x.shape, tiles, strict=True)]
+        x = jnp.pad(x, padding) if any(after for _, after in padding) else x
+        return x.reshape([part for size, tile in zip(x.shape, tiles, strict=True) for part in (size // tile, tile)])
+
+    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
+        """Returns the array of this shape whose ``split`` is ``groups``."""
+        filled = groups.reshape(
+            [number * tile for number, tile in zip(groups.shape[::2], groups.shape[1::2], strict=True)]
+        )
+        return filled[tuple(slice(size) for size in shape)]
+
+
 @dataclasses.dataclass(frozen=True)
-class Blocks:
+class Blocks(Whole):
     """Tiles of the last axes of an array, each kept or pruned as a whole; tiles at the edges may be smaller.
 
     Attributes:
@@ -52,39 +78,17 @@ class Blocks:
         """Returns why an array of this shape cannot be grouped; empty if it can."""
         return "" if len(shape) >= len(self.shape) else f"must have at least {len(self.shape)} axes"
 
-    def count(self, shape: tuple[int, ...]) -> int:
-        """Returns how many groups of an array of this shape compete with each other."""
-        lead = len(shape) - len(self.shape)
-        tiles = (-(-size // tile) for size, tile in zip(shape[lead:], self.shape, strict=True))
-        return math.prod(shape[:lead]) * math.prod(tiles)
-
-    def split(self, x: Array) -> Array:
-        """Returns ``x`` with separate axes for the entries of a group; tiles at the edges are padded with 0."""
-        lead, tiled = x.shape[: x.ndim - len(self.shape)], x.shape[x.ndim - len(self.shape) :]
-        padding = [(0, -size % tile) for size, tile in zip(tiled, self.shape, strict=True)]
-        if any(after for _, after in padding):
-            x = jnp.pad(x, [(0, 0)] * len(lead) + padding)
-        split = [part for size, tile in zip(tiled, self.shape, strict=True) for part in (-(-size // tile), tile)]
-        return x.reshape(*lead, *split)
+    def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """See ``Whole``."""
+        return (*(1,) * (len(shape) - len(self.shape)), *self.shape)
 
     def with_layer_axis(self) -> "Blocks":
         """Returns the same groups for an array with one more axis in front, which indexes layers."""
         return self
 
-    def group_axes(self, ndim: int) -> tuple[int, ...]:
-        """Returns the axes of ``split(x)`` along which a group extends, for an ``x`` of ``ndim`` axes."""
-        return tuple(ndim - len(self.shape) + 2 * i + 1 for i in range(len(self.shape)))
-
-    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
-        """Returns the array of this shape whose ``split`` is ``groups``."""
-        lead = shape[: len(shape) - len(self.shape)]
-        tiles = groups.shape[len(lead) :]
-        filled = groups.reshape(*lead, *(tiles[2 * i] * tiles[2 * i + 1] for i in range(len(self.shape))))
-        return filled[tuple(slice(size) for size in shape)]
-
 
 @dataclasses.dataclass(frozen=True)
-class Channels:
+class Channels(Whole):
     """Slices of an array at one index of an axis, each kept or pruned as a whole.
 
     For a kernel ``[inputs, outputs]``, as in flax, the groups of ``Channels(-1)`` are the columns, all weights into one
@@ -117,25 +121,14 @@ class Channels:
             return f"must have as many different axes as there are in {self.axis}"
         return ""
 
-    def count(self, shape: tuple[int, ...]) -> int:
-        """See ``Blocks``."""
-        return math.prod(shape[axis] for axis in self._axes)
-
-    def split(self, x: Array) -> Array:
-        """See ``Blocks``."""
-        return x
+    def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """See ``Whole``."""
+        chosen = {axis % len(shape) for axis in self._axes}
+        return tuple(1 if axis in chosen else size for axis, size in enumerate(shape))
 
     def with_layer_axis(self) -> "Channels":
         """See ``Blocks``."""
         return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self._axes)))
-
-    def group_axes(self, ndim: int) -> tuple[int, ...]:
-        """See ``Blocks``."""
-        return tuple(sorted(set(range(ndim)) - {axis % ndim for axis in self._axes}))
-
-    def join(self, groups: Array, shape: tuple[int, ...]) -> Array:
-        """See ``Blocks``."""
-        return groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +162,7 @@ class NM:
         return ""
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """See ``Blocks``."""
+        """See ``Whole``."""
         return self.m
 
     def with_layer_axis(self) -> "NM":
@@ -188,7 +181,6 @@ class NM:
 
 
 Groups = Blocks | Channels | NM
-Whole = Blocks | Channels
 
 
 def check_groups(groups: Groups | None) -> None:
@@ -206,24 +198,21 @@ def sizes(groups: Whole, x: Array, *, signed: bool) -> Array:
       signed: whether the sign of entries counts.
 
     Returns:
-      Array in which each axis along which groups extend (``groups.group_axes``) has size 1.
+      Array like ``groups.split(x)``, in which each axis within a tile has size 1.
     """
-    split, axes = groups.split(x), groups.group_axes(x.ndim)
-    count = _counts(groups, x.shape, axes).astype(x.dtype)
+    split, axes = groups.split(x), tuple(range(1, 2 * x.ndim, 2))
+    count = _counts(groups.tile(x.shape), x.shape).astype(x.dtype)
     if signed:
         return jnp.sum(split, axis=axes, keepdims=True) / count
     return _root_mean_square(split, count, axes)
 
 
-def _counts(groups: Whole, shape: tuple[int, ...], axes: tuple[int, ...]) -> np.ndarray:
+def _counts(tiles: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
     """Returns the number of entries of each group, with axes of size 1 where groups have equally many."""
-    if isinstance(groups, Channels):
-        return np.full((1,) * len(shape), math.prod(shape[axis] for axis in axes))
-    lead, counts = len(shape) - len(groups.shape), np.ones((1,) * (len(shape) + len(groups.shape)))
-    for i, tile in enumerate(groups.shape):
-        size = shape[lead + i]
-        filled = np.minimum(tile, size - tile * np.arange(-(-size // tile)))
-        counts = counts * filled.reshape([-1 if axis == lead + 2 * i else 1 for axis in range(counts.ndim)])
+    counts = np.ones((1,) * (2 * len(shape)))
+    for axis, (size, tile) in enumerate(zip(shape, tiles, strict=True)):
+        filled = np.minimum(tile, size - tile * np.arange(-(-size // tile))) if size % tile else np.array([tile])
+        counts = counts * filled.reshape([-1 if one == 2 * axis else 1 for one in range(counts.ndim)])
     return counts
 
 

@@ -1,17 +1,26 @@
 """The conjugate of the top-k value functions, and the norms and entropies that follow from it."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import TINY, Axis, Range, check_axes, check_values, floating, known, shown, size_along
-from .interface.rowwise import ROWS, amount, rowwise
+from .interface import (
+    ROWS,
+    TINY,
+    Axis,
+    Range,
+    amount,
+    check_axes,
+    check_values,
+    floating,
+    known,
+    rowwise,
+    shown,
+    size_along,
+)
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.arithmetic import TwoFloat, choose, row_sum
-from .scalar.rootfinding import End, Evaluation, find_root
-from .scalar.threshold import remainder
+from .scalar.arithmetic import choose, row_sum
 
 # The tolerance of membership of a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64
@@ -137,45 +146,16 @@ def _weighted(x: Array, *, w: Array) -> Array:
     return jnp.matmul(magnitudes, w.astype(x.dtype), precision="highest")[:, None]
 
 
-@jax.custom_jvp
 def _level(a: Array, k: Array) -> Array:
     """Returns ``theta`` with ``sum_i min(1, a_i / theta) = k`` per row; ``a >= 0`` has more than ``k`` non-zeros.
 
-    In ``1 / theta`` the sum is concave and piecewise linear, so that Newton's method ends after a few steps.
+    If the ``m`` largest entries are at least ``theta``, the sum of the others is ``(k - m) theta``.
     """
-    limits = jnp.finfo(a.dtype)
-
-    def evaluate(point: TwoFloat) -> Evaluation:
-        theta = point.hi + point.lo
-        full = a >= theta
-        below = row_sum(choose(full, 0.0, a))
-        rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
-        excess = below / theta - rest
-        step = below / rest - theta
-        return Evaluation(
-            excess=excess,
-            level=excess,
-            step=step,
-            trusted=(rest > 0) & jnp.isfinite(step),
-            converged=jnp.abs(excess) <= 4 * limits.eps * jnp.maximum(rest, jnp.minimum(k, 1.0)),
-            scale=theta,
-        )
-
-    start = row_sum(a / k)
-    ends = End(float(limits.tiny), jnp.inf), End(float(limits.max), -jnp.inf)
-    return find_root(evaluate, start, *ends, extended=False).point.hi
-
-
-@_level.defjvp
-def _level_jvp(primals, tangents):
-    """Differentiates ``theta (k - #full) =`` the sum of the entries that are not full."""
-    a, k = primals
-    a_dot, k_dot = tangents
-    theta = _level(a, k)
-    full = a >= theta
-    rest = remainder(k, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
-    moved = row_sum(choose(full, 0.0, a_dot)) - theta * k_dot
-    return theta, choose(rest > 0, moved / choose(rest > 0, rest, 1.0), 0.0)
+    s = jnp.sort(a, axis=-1, descending=True)
+    rest = lax.cumsum(s, axis=1, reverse=True)
+    larger = lax.broadcasted_iota(a.dtype, a.shape, 1)
+    m = jnp.sum((rest <= (k - larger) * s) & (larger < k), axis=-1, keepdims=True, dtype=jnp.int32)
+    return jnp.take_along_axis(rest, m, axis=1, mode="clip") / (k - m.astype(k.dtype))
 
 
 def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
@@ -192,7 +172,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     a = choose(outside | unknown, 0.0, jnp.maximum(a, 0.0))
     positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
     # With at most k non-zero entries, all of these are full, and the zeros share the rest.
-    least = jax.lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
+    least = lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
     few = positive <= k
     least = choose(least < jnp.inf, least, 1.0)
     theta = choose(few, least, _level(choose(few, 1.0, a), choose(few, 1.0, k)))
@@ -205,7 +185,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
 
 
 def _norm(y: Array, k: Array, phi: Nonlinearity) -> Array:
-    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
+    largest = lax.stop_gradient(jnp.max(jnp.abs(y), axis=-1, keepdims=True))
     unit = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)  # so that squares do not overflow
     squared = 2.0 * _conjugate(y / unit, k, phi)
     positive = squared > 0

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from . import interface
 from .gradients import envelope
-from .interface.arguments import INTEGERS, STRENGTH, Range, check_axis, check_p, check_targets, check_values, floating
-from .interface.rowwise import ROWS, rowwise
+from .interface import INTEGERS, ROWS, STRENGTH, Range, rowwise
 from .losses import is_class, regularisation, topk_fenchel_young_loss
 from .scalar.arithmetic import choose
 from .topk import topk_mask
@@ -58,13 +58,13 @@ def topk_surrogate_loss(
     >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
     0.5625
     """
-    logits = floating(logits, "logits")
-    axis = check_axis(axis, logits.ndim, "logits")
-    labels, single = check_targets("labels", labels, logits, axis)
+    logits = interface.floating(logits, "logits")
+    axis = interface.check_axis(axis, logits.ndim, "logits")
+    labels, single = interface.check_targets("labels", labels, logits, axis)
     n = logits.shape[axis]
     if not single:
         raise ValueError("labels must be integers, one per example, got one value per class")
-    check_values("labels", labels, Range(f"in [0, {n})", 0, n - 1))
+    interface.check_values("labels", labels, Range(f"in [0, {n})", 0, n - 1))
     return rowwise(
         _losses,
         logits,
@@ -73,7 +73,7 @@ def topk_surrogate_loss(
         per_row={"k": (k, _FROM_1_TO_N), "lam": (lam, STRENGTH), "labels": (labels, INTEGERS)},
         where=where,
         returns=ROWS,
-        p=check_p(p),
+        p=interface.check_p(p),
     )
 
 

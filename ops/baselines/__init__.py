@@ -2,7 +2,6 @@
 
 from .coding import (
     Lista,
-    ScaleFreeAttention,
     SparseCode,
     curvature_bound,
     ridge_code,
@@ -31,7 +30,6 @@ from .masks.thresholds import entropic_ot_topk_mask, lapsum_topk_mask, sigmoid_t
 
 __all__ = [
     "Lista",
-    "ScaleFreeAttention",
     "SparseCode",
     "binary_concrete_cdf",
     "binary_concrete_pdf",

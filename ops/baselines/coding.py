@@ -26,12 +26,14 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ..interface import arguments
-from ..interface.arguments import Range
-from ..interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
+from .. import interface
+from ..interface import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
 from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
+
+# The steps of the homotopy in which the threshold falls.
+_STAGES = 20
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
 _matmul = functools.partial(jnp.matmul, precision="highest")
@@ -39,7 +41,7 @@ _matmul = functools.partial(jnp.matmul, precision="highest")
 
 def _check_dictionary(dictionary: ArrayLike, x: Array) -> Array:
     """Returns the dictionary `(features, atoms)` as a floating array, for vectors `x` of shape `(..., features)`."""
-    dictionary = arguments.floating(dictionary, "dictionary")
+    dictionary = interface.floating(dictionary, "dictionary")
     if dictionary.ndim != 2 or 0 in dictionary.shape:
         raise ValueError(f"dictionary must have the shape (features, atoms), none 0, got shape {dictionary.shape}")
     if x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
@@ -69,13 +71,13 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
     9.0
     """
-    dictionary = arguments.floating(dictionary, "dictionary")
+    dictionary = interface.floating(dictionary, "dictionary")
     _check_dictionary(dictionary, dictionary.T)
     return on_mesh(_squared_norm, PartitionSpec())(dictionary)
 
 
 def _squared_norm(dictionary: Array) -> Array:
-    wide = lax.stop_gradient(dictionary.astype(arguments.working_dtype(dictionary.dtype)))
+    wide = lax.stop_gradient(dictionary.astype(interface.working_dtype(dictionary.dtype)))
     slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of the decomposition
     return slack * jnp.square(jnp.linalg.norm(wide, 2))
 
@@ -94,7 +96,7 @@ def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> A
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
 
@@ -106,7 +108,7 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))
     return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())
@@ -133,8 +135,8 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
     Array([1.5, 0.5], dtype=float32)
     """
-    x = arguments.floating(x)
-    lam, dictionary = arguments.check_scalar("lam", lam, arguments.POSITIVE), _check_dictionary(dictionary, x)
+    x = interface.floating(x)
+    lam, dictionary = interface.check_scalar("lam", lam, interface.POSITIVE), _check_dictionary(dictionary, x)
     return rowwise(_ridge, x, axis=-1, constants={"dictionary": dictionary, "lam": lam}, returns=FEATURES)
 
 
@@ -212,22 +214,14 @@ def _minimise(
     return lax.while_loop(lambda state: jnp.any(active(state)), iterate, state)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
 def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
     """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
 
-    The support is that of `solution`. If its atoms are linearly dependent, this is the derivative of least norm.
-    Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was required.
+    The support is that of `solution`, a constant. If its atoms are linearly dependent, this is the derivative of least
+    norm. Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was
+    required.
     """
-    return solution
-
-
-@_differentiable.defjvp
-def _differentiable_jvp(sum_is_fixed, primals, tangents):
-    solution, x, dictionary, slope = primals
-    _, x_dot, dictionary_dot, slope_dot = tangents
-    y = _differentiable(solution, x, dictionary, slope, sum_is_fixed)  # again, for derivatives of higher order
-    support = lax.stop_gradient(solution) != 0
+    support = solution != 0
 
     def project(direction: Array) -> Array:
         direction = choose(support, direction, 0.0)
@@ -255,20 +249,22 @@ def _differentiable_jvp(sum_is_fixed, primals, tangents):
         solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
         return solved + (right - inside)
 
-    residual = x - _matmul(y, dictionary.T)
-    moved = x_dot - _matmul(y, dictionary_dot.T)
-    right = project(_matmul(moved, dictionary) + _matmul(residual, dictionary_dot) - slope_dot)
+    # On its support the solution solves a linear system. So one step of Newton's method has its derivatives of any
+    # order; without what rounding leaves, its length is 0.
+    right = project(_matmul(x - _matmul(solution, dictionary.T), dictionary) - slope)
+    step = lax.custom_linear_solve(curvature, right - lax.stop_gradient(right), solve, symmetric=True)
     # Outside the range of P there are only rounding errors of the right side, which large atoms make large.
-    return y, project(lax.custom_linear_solve(curvature, right, solve, symmetric=True))
+    return solution + project(step)
 
 
 class SparseCode(NamedTuple):
-    """The result of `sparse_code`; `...` stands for the leading axes of its `x`.
+    """The result of `sparse_code` and `scale_free_attention`; `...` stands for the leading axes of their `x`.
 
     Attributes:
       code: `(..., atoms)`, exactly 0 for atoms not used.
       iterations: int32 `(...)`.
-      gap: `(...)`, the relative duality gap: the objective is at most `gap` times itself above its minimum.
+      gap: `(...)`, a bound of the distance of the objective from its minimum: as a share of the objective
+        (`sparse_code`), or of its largest value on the simplex, at the atom farthest from `x`.
       converged: bool `(...)`, whether the gap is within the tolerance.
     """
 
@@ -287,19 +283,18 @@ def sparse_code(
     lam: ArrayLike,
     *,
     solver: Solver = "fista",
-    step: ArrayLike | None = None,
-    stages: ArrayLike = 20,
     tolerance: ArrayLike = 1e-4,
     max_iterations: ArrayLike = 1000,
 ) -> SparseCode:
     """Returns `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
 
-    With `S_t` soft thresholding at t, all solvers iterate `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
+    With `S_t` soft thresholding at t and `step = 1 / curvature_bound(D)`, all solvers iterate
+    `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
 
     - `"ista"`: `v = y` (Daubechies, Defrise and De Mol, 2004).
     - `"fista"`: `v` has momentum (Beck and Teboulle, 2009; Nesterov, 1983), with adaptive restart.
     - `"homotopy"`: ISTA with the threshold `step lam_l` in its l-th step, `lam_l = lam_max (lam / lam_max)^(l / L)` for
-      `l <= L = stages`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
+      `l <= L = 20`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
 
     The companion note ("Sparsity in Deep Learning") writes the objective without the 1/2: that is this one with
     `lam / 2`. Its homotopy iteration has the unit step, safe for `||D||_2 <= 1` only.
@@ -319,9 +314,6 @@ def sparse_code(
       dictionary: real array `(features, atoms)`; `jax.vmap` for several. Atoms need not be normalised.
       lam: > 0 and finite; a scalar, or an array that broadcasts to one value per row, the shape `(...)`.
       solver: `"fista"`, `"ista"` or `"homotopy"`.
-      step: > 0, a scalar; `None` for `1 / curvature_bound(dictionary)`, safe but worth computing once where the
-        dictionary stays. Beyond it (ISTA: twice it) solvers may diverge, and `converged` says so.
-      stages: > 0, the `L` of the homotopy; a scalar.
       tolerance: of the relative duality gap; a scalar. What float32 can certify is about 1e-6 for `lam = lam_max / 10`
         and a well-conditioned dictionary, and grows as `lam` falls.
       max_iterations: a scalar.
@@ -336,19 +328,17 @@ def sparse_code(
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
     """
-    arguments.check_choice("solver", solver, ("fista", "ista", "homotopy"))
-    x = arguments.floating(x)
+    interface.check_choice("solver", solver, ("fista", "ista", "homotopy"))
+    x = interface.floating(x)
     return rowwise(
         _coded,
         x,
         axis=-1,
-        per_row={"lam": (lam, arguments.POSITIVE)},
+        per_row={"lam": (lam, interface.POSITIVE)},
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "step": None if step is None else arguments.check_scalar("step", step, arguments.POSITIVE),
-            "stages": arguments.check_scalar("stages", stages, Range("at least 1", 1)),
-            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
-            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
+            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
+            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
         returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
@@ -361,26 +351,24 @@ def _coded(
     dictionary: Array,
     *,
     solver: Solver,
-    step: Array | None,
-    stages: Array,
     tolerance: Array,
     max_iterations: Array,
 ) -> SparseCode:
     """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
     given = x, dictionary.astype(x.dtype)
-    strength, settings = lam, jax.tree.map(lambda value: value.astype(x.dtype), (step, stages, tolerance))
-    (x, dictionary), lam, (step, stages, tolerance) = lax.stop_gradient((given, lam, settings))
+    strength = lam
+    (x, dictionary), lam, tolerance = lax.stop_gradient((given, lam, tolerance.astype(x.dtype)))
     x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
     lam = lam / x_unit / dictionary_unit
-    step = 1.0 / _positive(curvature_bound(dictionary)) if step is None else step * dictionary_unit * dictionary_unit
+    step = 1.0 / _positive(curvature_bound(dictionary))
     strongest = jnp.maximum(jnp.max(jnp.abs(_matmul(x, dictionary)), axis=-1, keepdims=True), lam)
 
     def proximal(point: Array, iteration: Array) -> Array:
         if solver != "homotopy":
             return soft_threshold(point, step * lam)
-        progress = jnp.minimum(iteration.astype(x.dtype) / stages, 1.0)
+        progress = jnp.minimum(iteration.astype(x.dtype) / _STAGES, 1.0)
         return soft_threshold(point, step * strongest * (lam / strongest) ** progress)
 
     def relative_duality_gap(y: Array, residual: Array, correlation: Array) -> Array:
@@ -407,29 +395,13 @@ def _coded(
     return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
 
 
-class ScaleFreeAttention(NamedTuple):
-    """The result of `scale_free_attention`; `...` stands for the leading axes of its `x`.
-
-    Attributes:
-      weights: `(..., atoms)`, non-negative, adding up to 1, exactly 0 for atoms not used.
-      gap: `(...)`, the relative Frank-Wolfe gap: the objective is above its minimum by at most `gap` times its largest
-        value on the simplex, that at the atom farthest from `x`.
-      iterations, converged: as in `SparseCode`.
-    """
-
-    weights: Array
-    iterations: Array
-    gap: Array
-    converged: Array
-
-
 def scale_free_attention(
     x: ArrayLike,
     dictionary: ArrayLike,
     *,
     tolerance: ArrayLike = 1e-5,
     max_iterations: ArrayLike = 1000,
-) -> ScaleFreeAttention:
+) -> SparseCode:
     """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point of the atoms' hull nearest to `x`.
 
     The "distance minimizing" attention of the companion note ("Sparsity in Deep Learning"); its penalty
@@ -447,31 +419,31 @@ def scale_free_attention(
       max_iterations: the most iterations; a scalar.
 
     Returns:
-      A `ScaleFreeAttention` of the dtype of `x` (integers are promoted to float). Computed in float32 at least. Where
-      several combinations are nearest, one of them.
+      A `SparseCode` of the dtype of `x` (integers are promoted to float), whose `code` holds the weights. Computed in
+      float32 at least. Where several combinations are nearest, one of them.
 
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
         value.
 
-    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
+    >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).code.round(2)
     Array([1., 0.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     return rowwise(
         _attended,
         x,
         axis=-1,
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
-            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
+            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
+            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
-        returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
+        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
     )
 
 
-def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> ScaleFreeAttention:
+def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> SparseCode:
     dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
     # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
@@ -501,7 +473,7 @@ def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arr
         max_iterations=max_iterations,
     )
     weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
-    return ScaleFreeAttention(weights, state.iterations, state.gap, state.gap <= tolerance)
+    return SparseCode(weights, state.iterations, state.gap, state.gap <= tolerance)
 
 
 def sparsemax_attention(
@@ -528,8 +500,8 @@ def sparsemax_attention(
     >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
     Array([[5.2928934]], dtype=float32)
     """
-    query, keys = arguments.floating(query, "query"), arguments.floating(keys, "keys")
-    values = arguments.floating(values, "values")
+    query, keys = interface.floating(query, "query"), interface.floating(keys, "keys")
+    values = interface.floating(values, "values")
     if query.ndim < 2:
         raise ValueError(f"query must have the shape (..., queries, features), got shape {query.shape}")
     batch, features = query.shape[:-2], query.shape[-1]
@@ -540,12 +512,12 @@ def sparsemax_attention(
     *places, _ = spec_of(query)
     last = spec_of(values)[-1]
     spec = PartitionSpec(*places, None if last in places else last)
-    present = None if where is None else jnp.asarray(arguments.check_where(where))
+    present = None if where is None else jnp.asarray(interface.check_where(where))
     return on_mesh(_attend, spec)(query, keys, values, present)
 
 
 def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
-    dtype = arguments.working_dtype(query.dtype)
+    dtype = interface.working_dtype(query.dtype)
     scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
     one = min(1, scores.shape[-1])  # of no keys none can be attended to
     weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
@@ -582,9 +554,9 @@ class Lista:
     sharpness: float = 10.0
 
     def __post_init__(self) -> None:
-        arguments.check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
-        arguments.check_whole("layers", self.layers, 1, float("inf"), "at least 1")
-        arguments.check_scalar("lam", self.lam, arguments.POSITIVE)
+        interface.check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
+        interface.check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+        interface.check_scalar("lam", self.lam, interface.POSITIVE)
 
     def _step(self, dtype: Any) -> Array:
         return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
@@ -601,9 +573,9 @@ class Lista:
 
     def __call__(self, parameters: dict[str, Array], x: ArrayLike) -> Array:
         """Returns codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`."""
-        x = arguments.floating(x)
+        x = interface.floating(x)
         _check_dictionary(self.dictionary, x)
-        dtype = arguments.working_dtype(x.dtype)
+        dtype = interface.working_dtype(x.dtype)
         encoder, lateral, threshold = (parameters[name].astype(dtype) for name in ("encoder", "lateral", "threshold"))
         steepness = self.sharpness / (self.lam * self._step(dtype))
 

@@ -26,8 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import ZeroLam
-from ..interface.rowwise import varying_as
+from ..interface import ZeroLam, varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .rows import Rows
@@ -181,6 +180,8 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """``1 / width``, finite and positive: 0 / 0 on the threshold, and an absent entry over inf, would be NaN."""
+    if equation.linear and equation.zero == "none":
+        return 1.0 / lam  # `lam` is such that this is finite
     limits = jnp.finfo(lam.dtype)
     least, rows = float(limits.tiny), equation.rows
     inverse = 1.0 / rows.at_least(equation.width(gamma.hi + gamma.lo, lam), least)
@@ -202,7 +203,7 @@ def inner(t: Array, exponent: float) -> Array:
 
 def profile(t: Array, exponent: float) -> Array:
     """Returns ``z = clip(t, 0, 1) ** exponent``, the selected share of an entry; 0 where the power underflows."""
-    return choose(t >= 1, 1.0, choose(t <= least_position(t.dtype, exponent), 0.0, power(t, exponent)))
+    return choose(t <= least_position(t.dtype, exponent), 0.0, jnp.minimum(power(t, exponent), 1.0))
 
 
 def least_position(dtype: jnp.dtype, exponent: float) -> float:

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.rowwise import varying_as
+from ..interface import varying_as
 from .arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift, two_sum
 from .equation import Equation
 from .threshold import threshold
@@ -316,13 +316,13 @@ def _with_derivatives_jvp(p, primals, tangents):
     flow = slopes * choose(part, moved.x - some * moved.lam, 0.0)
     columns = inverse * (_column_sums(flow) - moved.b)
     right = scale * (_row_sums(flow) - moved.k - _row_sums(slopes * columns))
-    precise = 10 * float(jnp.finfo(right.dtype).eps)
-    found = lax.custom_linear_solve(
-        matrix,
-        right,
-        lambda apply, right: conjugate_gradients(apply, right, 2 * right.shape[1] + 20, precise),
-        symmetric=True,
-    )
+    eps = float(jnp.finfo(right.dtype).eps)
+
+    def solve(apply: Callable[[Array], Array], right: Array) -> Array:
+        # If all limits bind, rounding leaves a part of `right` in the null space, whose curvature is a rounding of 0.
+        return conjugate_gradients(apply, right, 2 * right.shape[1] + 20, 10 * eps, 4 * eps)
+
+    found = lax.custom_linear_solve(matrix, right, solve, symmetric=True)
     u_dot = scale * found
     v_dot = columns - inverse * _column_sums(slopes * u_dot)
     return potentials, Potentials(*(TwoFloat(jnp.zeros_like(dot), dot) for dot in (u_dot, v_dot)))
@@ -350,11 +350,7 @@ def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tupl
 
 
 def conjugate_gradients(
-    matrix: Callable[[Array], Array],
-    rhs: Array,
-    iterations: int,
-    tolerance: float,
-    min_curvature: Array | float | None = None,
+    matrix: Callable[[Array], Array], rhs: Array, iterations: int, tolerance: float, min_curvature: Array | float = 0.0
 ) -> Array:
     """Returns the solution of ``matrix(y) = rhs`` for each of a batch of symmetric positive semidefinite matrices.
 
@@ -366,7 +362,7 @@ def conjugate_gradients(
       iterations: the most iterations.
       tolerance: a system stops once the norm of its residual is at most this times the norm of its ``rhs``.
       min_curvature: a system stops at a search direction whose curvature, per squared length, is at most this; such a
-        direction lies in the null space up to rounding. Default 0.
+        direction lies in the null space up to rounding.
     """
 
     class State(NamedTuple):
@@ -387,7 +383,7 @@ def conjugate_gradients(
     def step(state: State) -> State:
         product = matrix(state.direction)
         curvature = dot(state.direction, product)
-        negligible = 0.0 if min_curvature is None else min_curvature * dot(state.direction, state.direction)
+        negligible = min_curvature * dot(state.direction, state.direction)
         active = (state.squared_norm > least) & (curvature > negligible)
         length = choose(active, state.squared_norm / choose(active, curvature, 1.0), 0.0)
         y, residual = state.y + length * state.direction, state.residual - length * product

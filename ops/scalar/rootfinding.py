@@ -60,7 +60,8 @@ class Root(NamedTuple):
 
     Attributes:
       point: the root of ``excess``.
-      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none.
+      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none; of no use
+        where ``point`` is NaN.
       evaluations: int32, how many passes over the data the row took.
     """
 
@@ -73,7 +74,6 @@ class State(NamedTuple):
     """The state of the search; every field has one value per row."""
 
     anchor: Array  # the origin of the points: 0, or the upper of two neighbouring floats between which the root lies
-    anchored: Array  # 1 if the origin is that float, else 0 (kernel compilers carry no booleans through a loop)
     point: Array  # evaluated next, together with `rest`
     rest: Array  # the low part of the next point, less than the gap to the neighbouring float
     last_level: Array
@@ -140,7 +140,6 @@ def find_root(
     half_way = 0.5 * first + (finite - 0.5 * finite)
     initial = State(
         anchor=zero,
-        anchored=count,
         point=lax.select((start > first) & (start < last), start, half_way),
         rest=zero,
         last_level=infinite,
@@ -157,14 +156,16 @@ def find_root(
     def unfinished(state: State) -> Array:
         return rows.loop_condition(jnp.min(lax.max(state.done, state.evaluations)) < limit)
 
-    def looked_at(state: State) -> TwoFloat:
-        anchored = state.anchored > 0
-        return TwoFloat(lax.select(anchored, state.anchor, state.point), lax.select(anchored, state.point, state.rest))
+    def looked_at(state: State) -> tuple[TwoFloat, Array]:
+        """Returns the point, and whether its origin is a float; that is not 0, around which the search ends before."""
+        anchored, point = state.anchor != 0, state.point
+        return TwoFloat(lax.select(anchored, state.anchor, point), lax.select(anchored, point, state.rest)), anchored
 
     def advance(state: State) -> State:
-        found = evaluate(looked_at(state))
+        at, anchored = looked_at(state)
+        found = evaluate(at)
         point, rest = state.point, state.rest
-        anchored, was_done = state.anchored > 0, state.done > 0
+        was_done = state.done > 0
         level, step = found.level, found.step
         is_left = found.excess > 0
         # The ends are single floats, rounded outwards so that the root stays between them.
@@ -216,7 +217,6 @@ def find_root(
         go_between = stuck & ~done
         return State(
             anchor=lax.select(go_between, right, state.anchor),
-            anchored=lax.max(state.anchored, go_between.astype(count.dtype)),
             point=lax.select(done, point, lax.select(go_between, -0.5 * gap, proposal)),
             rest=lax.select(done, rest, beyond),
             last_level=level,
@@ -233,10 +233,9 @@ def find_root(
     final = lax.while_loop(unfinished, lambda state: rows.fused(advance(state)), initial)
     # A row that exceeds the bound would be a bug of this module; NaN keeps it from passing for a result.
     valid = (final.done > 0) & (final.last_level == final.last_level)
-    total = two_sum(final.anchor, final.point)
-    total = two_sum(total.hi, total.lo + final.rest)
+    point = two_sum(*looked_at(final)[0])
     return Root(
-        point=TwoFloat(choose(valid, total.hi, jnp.nan), total.lo),
-        right=choose(valid, final.anchor + final.right, jnp.nan),
+        point=TwoFloat(choose(valid, point.hi, jnp.nan), point.lo),
+        right=final.anchor + final.right,
         evaluations=final.evaluations,
     )

@@ -202,8 +202,9 @@ class VectorRows(Rows):
         lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:
-            within = [(s > floor).astype(jnp.int32), _order(s)]
-            return [*within, choose(s > -jnp.inf, _order(-s), lowest)] if signed else within
+            key = _order(s)
+            within = [(s > floor).astype(jnp.int32), key]
+            return [*within, choose(s > -jnp.inf, ~key, lowest)] if signed else within  # `~key` is that of `-s`
 
         adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]

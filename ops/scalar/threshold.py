@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
@@ -46,9 +46,8 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
 def remainder(k: Array, count: Array) -> Array:
     """Returns ``k - count`` for an integer ``count``, exact even where floats do not hold every integer."""
     whole = jnp.floor(k)
-    # NaN has no integer part; it enters the result through the fraction.
-    steps = choose(jnp.isnan(k), 0.0, whole).astype(count.dtype) - count
-    return steps.astype(k.dtype) + (k - whole)
+    # NaN has no integer part, whatever it becomes here; it enters the result through the fraction.
+    return (whole.astype(count.dtype) - count).astype(k.dtype) + (k - whole)
 
 
 def _log_odds(excess: Array, k: Array, available: Array) -> Array:
@@ -74,7 +73,7 @@ def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
 def _evaluate(
     entries: tuple[Array, ...], k: Array, available: Array, lam: Array, equation: Equation, gamma: TwoFloat
 ) -> Evaluation:
-    value = gamma.hi + gamma.lo
+    value = gamma.hi if equation.linear else gamma.hi + gamma.lo  # the width of a mask does not depend on it
     full, partial, weight = _sums(entries, gamma, lam, equation)
     rest = remainder(k, full)  # the sum that the active set must have
     excess = partial - rest
@@ -87,7 +86,7 @@ def _evaluate(
     exponent = equation.exponent
     width = equation.width(value, lam)
     moving = weight if equation.linear else weight + equation.width_slope(value, lam) * partial
-    slope = exponent * moving / width
+    slope = (moving if exponent == 1 else exponent * moving) / width
     if exponent == 1:
         change = excess
     else:
@@ -115,7 +114,8 @@ def _evaluate(
     small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
     ends = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
-    inwards = jnp.sign(excess) * (choose(none, 1.0, 2.0, step.dtype) * jnp.abs(step) + eps * scale)
+    further = jnp.abs(step)
+    inwards = jnp.sign(excess) * (lax.select(none, further, 2.0 * further) + eps * scale)
     return Evaluation(
         excess=excess,
         level=level,
@@ -178,11 +178,11 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     quantile = ((1.0 - tail) ** 0.1349 - tail**0.1349) / 0.1975
     variance = 1.0 / (2.0 * p - 1.0) - 1.0 / p**2  # of U ** (p - 1), whose mean is 1 / p
     falls = 1.6 + 0.2 * jnp.square(quantile)  # for a standard Gaussian variable, to 5 %
-    deviation = jnp.sqrt(spread)
     if equation.linear:
         width = lam / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
         return unit * (mean + deviation * quantile - width / p), falls / (deviation * unit)
+    deviation = jnp.sqrt(spread)
     # The width depends on gamma itself. The first guess takes it as 0, the second takes that of the first guess.
     scaled = equation.phi == HALF_SQUARE  # only this equation can be written in s / unit
     strength = lam * unit ** (p - 2.0) if scaled else lam
@@ -237,12 +237,12 @@ def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -
         extended=True if equation.zero == "none" else lam > 0,
         rows=equation.rows,
     )
-    nothing = jnp.zeros_like(k)
+    nothing, number = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
     # For k = 0 nothing is selected, neither by rounding nor by underflow.
     above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), nothing)
-    point = select((k == 0) & (root.point.hi == root.point.hi), above, root.point)  # false for a row with a NaN
+    point = select((k == 0) & number, above, root.point)
     if equation.zero != "none":
-        point = select((k > 0) & (lam == 0), TwoFloat(root.right, nothing), point)
+        point = select((k > 0) & (lam == 0) & number, TwoFloat(root.right, nothing), point)
     return point, root.evaluations
 
 
@@ -298,23 +298,24 @@ def threshold(
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
     by_hand = equation.method == "kernel"
+    read, scale = given or (entries, None)
+
+    def unsigned(x: Array) -> Array:
+        return equation.unsigned(x if scale is None else x * scale) if given else x
+
+    rows = None if by_hand else vector_rows(equation.rows, unsigned, read)
+    if rows is not None:
+        return solve(read, k, lam, rows)
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
     if not platforms:
-        read, scale = given or (entries, None)
-
-        def unsigned(x: Array) -> Array:
-            return equation.unsigned(x if scale is None else x * scale) if given else x
-
-        rows = vector_rows(equation.rows, unsigned, read)
-        return solve(entries, k, lam, equation.rows) if rows is None else solve(read, k, lam, rows)
+        return solve(entries, k, lam, equation.rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 
     def keys(x: Array, k: Array, lam: Array, *scale: Array) -> Array:
         return equation.keys(x * scale[0] if scale else x, lam) if given else x
 
-    ((s,), scale) = given or (entries, None)
     scalars = (k, lam) if scale is None else (k, lam, scale)
-    return solve_in_kernel(s, scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
+    return solve_in_kernel(read[0], scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)

@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 import ops
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
+from ops.scalar import rows
 from ops.scalar.arithmetic import TwoFloat
 from ops.scalar.equation import Equation, _has_kink, selection
 from ops.scalar.kernels import divided, gpu, platforms
@@ -167,6 +168,7 @@ def test_in_shard_map():
 def test_in_shard_map_over_some_axes(monkeypatch, shape):
     """A kernel is not divided any further, and GPUs' compiler asks even where one device is all there is to an axis."""
     monkeypatch.setattr(platforms, "target", lambda: ("cuda", ""))
+    monkeypatch.setattr(rows, "target", platforms.target)
     mesh = jax.make_mesh(shape, ("a", "b"), axis_types=2 * (AxisType.Auto,), devices=jax.devices()[: np.prod(shape)])
     part = jax.shard_map(
         lambda x: ops.topk_mask(x, 5), mesh=mesh, in_specs=P("a"), out_specs=P("a"), axis_names={"a"}, check_vma=False
@@ -188,6 +190,10 @@ def primitives(function, *shapes):
 
 
 def test_where_a_kernel_is_taken(monkeypatch):
+    def pretend(platform, kind):
+        for module in (platforms, rows):
+            monkeypatch.setattr(module, "target", lambda: (platform, kind))
+
     for platform, kind, n, taken in (
         ("cpu", "", 301, False),
         ("tpu", "TPU v5 lite", 302, True),
@@ -195,9 +201,9 @@ def test_where_a_kernel_is_taken(monkeypatch):
         ("cuda", "", 100_001, True),
         ("cuda", "", 2_000_000, False),
     ):
-        monkeypatch.setattr(platforms, "target", lambda platform=platform, kind=kind: (platform, kind))
+        pretend(platform, kind)
         assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken, (platform, kind, n)
-    monkeypatch.setattr(platforms, "target", lambda: ("tpu", "TPU v5 lite"))
+    pretend("tpu", "TPU v5 lite")
     assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, 302))
     assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, 302))
 

@@ -39,3 +39,10 @@ def test_makes_no_more_iterations_than_it_may():
     length = np.sum(right * right) / (right[0] @ matrix @ right[0])  # of the first step of steepest descent
     found = conjugate_gradients(lambda y: y @ matrix, jnp.asarray(right), 1, 1e-14)
     np.testing.assert_allclose(found, length * right, rtol=1e-12)
+
+
+def test_what_rounding_leaves_in_the_null_space_does_not_grow():
+    matrix, null = np.array([[[1.0, -1.0], [-1.0, np.nextafter(1, 2)]]]), np.array([0.7, 0.7])
+    right = jnp.asarray([[1.0, -1.0] + 4e-15 * null])
+    found = conjugate_gradients(lambda y: jnp.einsum("bij,bj->bi", matrix, y), right, 24, 2e-15, min_curvature=1e-15)
+    np.testing.assert_allclose(found, [[0.5, -0.5]], rtol=1e-10)

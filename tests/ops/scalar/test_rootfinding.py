@@ -101,4 +101,3 @@ def test_a_row_that_is_not_done_is_nan(monkeypatch):
     monkeypatch.setattr(rootfinding, "most_evaluations", lambda dtype: 5)
     root = solve(SHAPES["step"], jnp.zeros(6))
     assert np.isnan(root.point.hi).all()
-    assert np.isnan(root.right).all()

@@ -26,7 +26,7 @@ def distances(weights, x):
 
 def test_the_nearest_point_of_the_convex_hull(x64):
     found = scale_free_attention(X, D, tolerance=1e-13, max_iterations=20_000)
-    weights = np.asarray(found.weights)
+    weights = np.asarray(found.code)
     assert np.all(found.converged)
     assert found.iterations.shape == found.gap.shape == (2, 3)
     assert weights.min() == 0
@@ -45,7 +45,7 @@ def test_the_gap_bounds_the_error(x64):
     largest = np.max(np.sum((X[..., None] - D) ** 2, axis=-2), axis=-1)
     for most in (0, 1, 5, 40):
         found = scale_free_attention(X, D, tolerance=1e-9, max_iterations=most)
-        excess = distances(found.weights, X) ** 2 - best**2
+        excess = distances(found.code, X) ** 2 - best**2
         assert np.all(excess <= np.asarray(found.gap) * largest * (1 + 1e-6) + 1e-9)
         np.testing.assert_array_equal(found.converged, np.asarray(found.gap) <= 1e-9)
         assert np.all((np.asarray(found.iterations) == most) | found.converged)
@@ -53,17 +53,17 @@ def test_the_gap_bounds_the_error(x64):
 
 def test_scale_and_shift_do_not_matter():
     x, dictionary = np.float32(X), np.float32(D)
-    weights = scale_free_attention(x, dictionary, tolerance=1e-6).weights
+    weights = scale_free_attention(x, dictionary, tolerance=1e-6).code
     scale = np.float32(2.0**-40)  # a power of two, which rounds nothing
-    np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).weights, weights)
+    np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).code, weights)
     three, five = np.float32([3, 5])
-    shifted = scale_free_attention(three * x + five, three * dictionary + five, tolerance=1e-6).weights
+    shifted = scale_free_attention(three * x + five, three * dictionary + five, tolerance=1e-6).code
     np.testing.assert_allclose(np.asarray(shifted) @ D.T, np.asarray(weights) @ D.T, atol=2e-3)
 
 
 def test_derivatives(x64):
     x, dictionary = 3.0 * X[0, :2], D[:, :5]
-    function = jax.jit(lambda x, d: scale_free_attention(x, d, tolerance=1e-15, max_iterations=20_000).weights)
+    function = jax.jit(lambda x, d: scale_free_attention(x, d, tolerance=1e-15, max_iterations=20_000).code)
     assert np.all((np.asarray(function(x, dictionary)) > 0).sum(-1) >= 2)
     check_grads(function, (x, dictionary), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
@@ -72,7 +72,7 @@ def test_a_common_shift_takes_no_digits_of_the_derivative():
     x, dictionary = (np.round(1024 * value) / 1024 for value in (3.0 * X[0, :2], D[:, :5]))  # shifts round nothing
 
     def function(x, dictionary):
-        weights = scale_free_attention(x, dictionary, tolerance=1e-6).weights
+        weights = scale_free_attention(x, dictionary, tolerance=1e-6).code
         return jnp.sum(weights * jnp.arange(5.0)[None, :]), weights
 
     gradients = jax.jit(jax.grad(function, argnums=(0, 1), has_aux=True))
@@ -90,10 +90,10 @@ def test_degenerate_dictionaries():
 
     def loss(dictionary):
         found = scale_free_attention(x, dictionary)
-        return jnp.sum(found.weights * jnp.arange(4.0)[None, None]), found
+        return jnp.sum(found.code * jnp.arange(4.0)[None, None]), found
 
     (_, found), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(same)
-    np.testing.assert_array_equal(found.weights, np.full((2, 3, 4), 0.25))
+    np.testing.assert_array_equal(found.code, np.full((2, 3, 4), 0.25))
     assert np.all(found.converged)
     assert np.isfinite(gradient).all()
 
