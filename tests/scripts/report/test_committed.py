@@ -57,11 +57,12 @@ def test_answers_and_blocks_and_the_page_are_those_that_the_results_give(finding
 @pytest.mark.parametrize(
     ("experiment", "name"), [(experiment, name) for experiment, names in EXPERIMENTS.items() for name in names]
 )
-def test_a_table_is_that_of_its_runs(experiment, name):
+def test_a_table_and_the_figures_are_those_of_their_runs(experiment, name):
     report = importlib.import_module(f"experiments.{experiment}.report")
     runs, problems = report.PRESENTATION.load(RESULTS / name)
     assert problems == []
     assert "\n".join(report.tables(runs, making.chosen(RESULTS / name))) == TABLES[name]
+    assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.svg")}
 
 
 @pytest.mark.parametrize("name", ["", *TABLES])
