@@ -66,25 +66,6 @@ def shapes(
     return {prefix + name: shape for name, shape in result.items()}
 
 
-def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type = np.float32, **options: Any) -> Path:
-    """Writes a file of random weights, and returns its path.
-
-    Args:
-      path: of the file, which is replaced; its name must end in `.npz`.
-      layout: as in `shapes`.
-      variant: as in `shapes`.
-      seed: of the values.
-      dtype: of the values, a type of NumPy's.
-      **options: as in `shapes`.
-    """
-    rng = np.random.default_rng(seed)
-    named = shapes(layout, variant, **options)
-    np.savez(
-        path, allow_pickle=False, **{name: _values(rng, name, shape).astype(dtype) for name, shape in named.items()}
-    )
-    return path
-
-
 def stacked(params: dict[str, np.ndarray], depth: int) -> dict[str, np.ndarray]:
     """The same parameters with scanned blocks."""
     first = [name for name in params if "/encoderblock_0/" in name]
@@ -110,16 +91,3 @@ def _block(model: vit.VisionTransformer, parts: tuple[str, str, str]) -> Shapes:
     result |= {f"{attention}/out/kernel": (heads, inner, width), f"{attention}/out/bias": (width,)}
     result |= {f"{mlp}/Dense_0/kernel": (width, model.mlp_dim), f"{mlp}/Dense_0/bias": (model.mlp_dim,)}
     return result | {f"{mlp}/Dense_1/kernel": (model.mlp_dim, width), f"{mlp}/Dense_1/bias": (width,)}
-
-
-def _values(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Norms about the identity, kernels that keep the variance, small rest."""
-    values = rng.standard_normal(shape, np.float32)
-    if name.endswith("/scale"):
-        return 1 + 0.02 * values
-    if not name.endswith("/kernel"):
-        return 0.02 * values
-    one = shape[1:] if "/encoderblock/" in name else shape
-    # The last axis is the output's; that of query, key and value is behind the heads.
-    fan_in = one[0] if any(f"/{part}/" in name for part in ("query", "key", "value")) else math.prod(one[:-1])
-    return values / np.float32(math.sqrt(fan_in))

@@ -14,8 +14,8 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import step
 from experiments.vmoe.experiment import RECIPE
 
-# The hard router is divided in test_suite.py.
-CASES = (("relaxed", "einsum"), ("token_choice", "gather"), ("soft", "gather"))
+# Soft MoE is divided in test_layer.py.
+CASES = (("relaxed", "einsum"), ("token_choice", "gather"))
 SIZES = (2, 2, 2)  # along all three axes
 GROUPS, IMAGES, EXPERTS = 8, 3, 8  # 3 images of 4 tokens are a group
 COLLECTIVES = ("all-gather", "all-to-all", "all-reduce", "reduce-scatter", "collective-permute", "collective-broadcast")
@@ -47,7 +47,7 @@ def experiment(router, dispatcher):
     fields = {
         "model": {"depth": 1, "width": 32, "mlp_dim": 64, "variant": "mu/16"},
         "moe": {"blocks": (0,), "num_experts": EXPERTS, "group_images": IMAGES, "dispatcher": dispatcher},
-        "router": {"k": 3, "capacity": 3 if router == "hard" else 5, "lam": {"start": 1.0}},
+        "router": {"k": 3, "capacity": 5, "lam": {"start": 1.0}},
     }
     config.update(fields)
     images = np.zeros((1, 32, 32, 3), np.uint8)
@@ -105,7 +105,7 @@ def test_every_parameter_has_a_gradient_and_the_router_its_metrics(expected):
             # Softmax is blind to what all keys share.
             assert np.abs(leaf).max() > 0 or "'key'" in str(path), (router, path)
         assert ("auxiliary" in measured) == (router == "token_choice")
-        assert measured["router"].keys() == (set() if router == "soft" else {"block_0"})
+        assert measured["router"].keys() == {"block_0"}
         if router == "token_choice":
             assert 1 < measured["router"]["block_0"]["experts_per_token_mean"] <= 2
 

@@ -1,44 +1,35 @@
-"""The suites of V-MoE: their runs are sound, compare like with like, and end alike on one device and two processes."""
+"""The suites of V-MoE: their runs are sound, compare like with like, and run to the end."""
 
 import json
-import re
-import signal
 
 import jax
 import numpy as np
 import pytest
 
-from configs.vmoe import get_config
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
-from experiments.core.training import train
 from experiments.vmoe import suite
-from experiments.vmoe.experiment import RECIPE, routing_shape
+from experiments.vmoe.experiment import routing_shape
 from experiments.vmoe.router_kinds import ROUTERS
 from experiments.vmoe.suite import BEST_RATE, DEMO, SUITE
-from tests.experiments.processes import begin, finish, wait_for_rows
-from tests.experiments.support import ROOT, assert_same_rows, assert_sound, suite_configs
+from tests.experiments.support import ROOT, assert_sound, suite_configs
 from tests.experiments.vmoe import tables
 
-# One run of the suite, which two processes make again: nearly all the time is compilation. The relaxed router is in
-# test_exchange.py, and so are groups that lie on several devices.
-VARIANT = "small,router=hard"
+# The relaxed router is in test_exchange.py, and so are groups that lie on several devices.
 SHORT = DEMO | {
-    "feed": "stream",  # every process reads its rows of a batch
     "model.depth": 1,
     "moe.blocks": (0,),
     "batch_size": 80,
     "eval_batch_size": 160,
     "seeds": (1,),
     "steps": 20,
-    "steps_per_dispatch": 1,
     "eval_every": 4,
     "checkpoint_every": 8,
     "optimizer.warmup_steps": 4,
     "export_probe": True,
 }
-RUN = SuiteRun("final-hard", SHORT, variant=VARIANT)
+RUN = SuiteRun("final-hard", SHORT, variant="small,router=hard")
 
 
 @pytest.mark.parametrize("preset", SUITE.presets)
@@ -111,31 +102,3 @@ def test_a_run_of_a_suite_learns_says_what_its_router_did_and_is_drawn(made):
         np.testing.assert_array_equal(arrays["block_0"].sum(axis=1), np.full((1, 8), 44))
     lines = (made / "table.md").read_text().splitlines()
     assert [row["router"] for row in tables.read(lines, "Test after 20 steps")] == ["hard, gates"]
-
-
-def two_processes(workdir):
-    """The processes of a run, with two devices each; two parts of matrices and two of the experts."""
-    fields = SHORT | {"mesh.data": 1, "mesh.fsdp": 2, "mesh.expert": 2}
-    return begin("experiments.vmoe", f"configs/vmoe.py:{VARIANT}", workdir, fields, processes=2, devices=2)
-
-
-def test_two_processes_stop_together_and_one_device_goes_on_as_if_it_had_been_alone(made, tmp_path):
-    workdir = tmp_path / "run"
-    processes = two_processes(workdir)
-    wait_for_rows(processes, workdir, 3)  # to step 8
-    processes[1].send_signal(signal.SIGTERM)
-    first, second = finish(processes)
-    assert "step" not in second  # only the first process reports
-    (last,) = re.findall(r"^stopped by a signal to another process after step (\d+)", first, re.MULTILINE)
-    assert 8 <= int(last) < 20
-    assert not (workdir / "summary.json").exists()
-    saved = workdir / "checkpoints" / last / "state"
-    assert {path.name for path in saved.glob("ocdbt.process_*")} == {"ocdbt.process_0", "ocdbt.process_1"}
-
-    config = get_config(VARIANT)
-    config.update_from_flattened_dict(SHORT)
-    del config.mesh
-    train.run(RECIPE, config, workdir)
-    losses = [row["train_loss"][0] for row in metrics.read(workdir / "metrics.jsonl")[1:]]
-    assert len(set(losses)) == 5
-    assert_same_rows(workdir, made / RUN.name)

@@ -123,7 +123,7 @@ NOISY = STREAM | {"checkpoint_every": 5}  # on the fifth step, rows on the fourt
 
 
 def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path):
-    """From several devices to one: vmoe/test_suite.py."""
+    """From several devices to one: test_two_processes.py."""
     whole = run(tmp_path / "whole", STREAMED, **NOISY)
     for step in sorted(random.Random(1).sample(range(4, 20), 2)):
         with pytest.raises(Killed):
