@@ -1,5 +1,6 @@
 """The network: its convolutions against NumPy, its weights on known photographs, all of it against torch's code."""
 
+import functools
 from importlib import resources
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from experiments.core.errors import DamagedError, UsageError
 from experiments.vision import efficientnet, efficientnet_weights
-from experiments.vision.efficientnet import EfficientNetLite0, preprocess
+from experiments.vision.efficientnet import LAST_BLOCK, EfficientNetLite0, preprocess
 from tests.experiments.vision import numpy_conv
 
 RNG = np.random.default_rng(0)
@@ -103,10 +104,16 @@ def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def network():
+    """The network with its weights; and what comes of it where its last block, or its last stages, begin anew."""
     variables = jax.device_put(efficientnet_weights.load())
-    return jax.jit(
-        lambda images, size: EfficientNetLite0().apply(variables, preprocess(images, size)), static_argnums=1
-    )
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def outputs(images, size):
+        whole = EfficientNetLite0().apply(variables, preprocess(images, size))
+        last = EfficientNetLite0(first_block=LAST_BLOCK).apply(variables, whole.before_last_block)
+        return whole, (last, EfficientNetLite0(first_block=11).apply(variables, whole.stage_5))
+
+    return outputs
 
 
 def photograph(name):
@@ -124,7 +131,11 @@ KNOWN = {
 @installed
 @pytest.mark.parametrize("name", KNOWN)
 def test_photographs_are_what_they_show(name, network):
-    probabilities = np.asarray(jax.nn.softmax(network(photograph(name), 224).logits[0]))
+    whole, parts = network(photograph(name), 224)
+    for part in parts:
+        np.testing.assert_allclose(part.pooled, whole.pooled, rtol=1e-4, atol=1e-5)
+        assert part.stage_5 is None
+    probabilities = np.asarray(jax.nn.softmax(whole.logits[0]))
     likely = np.argsort(-probabilities)[: len(KNOWN[name])]
     assert likely.tolist() == list(KNOWN[name])
     np.testing.assert_allclose(probabilities[likely], list(KNOWN[name].values()), atol=2e-3)
@@ -141,6 +152,6 @@ def test_features_are_those_of_torch(network):
     with torch.no_grad():
         x = torch.from_numpy(np.array(preprocess(jnp.asarray(images), 160))).permute(0, 3, 1, 2)
         pooled, logits = model.extract_features(x).mean(dim=(2, 3)).numpy(), model(x).numpy()
-    found = network(images, 160)
+    found, _ = network(images, 160)
     np.testing.assert_allclose(found.pooled, pooled, atol=1e-4)
     np.testing.assert_allclose(found.logits, logits, atol=1e-4)
