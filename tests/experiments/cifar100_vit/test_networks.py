@@ -11,21 +11,12 @@ from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.core.training import train
 from experiments.vision import efficientnet_weights
-from experiments.vision.efficientnet import EfficientNetLite0
+from tests.experiments.vision.test_efficientnet import random_variables
 
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture(scope="module")
-def variables():
-    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
-    scale = {"kernel": 0.1, "bias": 0.1}
-    return jax.tree_util.tree_map_with_path(
-        lambda at, leaf: (
-            scale.get(at[-1].key, 0.0) * RNG.normal(size=leaf.shape) + (at[-1].key in ("scale", "var"))
-        ).astype(np.float32),
-        shapes,
-    )
+variables = pytest.fixture(scope="module")(random_variables)
 
 
 @pytest.fixture
