@@ -24,6 +24,7 @@ from tests.experiments.vision import numpy_vit
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
+ONE_BLOCK = {"model__depth": 1}  # nearly all the time is compilation
 
 
 def tree(flat):
@@ -40,7 +41,7 @@ def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
         "small,loss=xent": {},
         "small,p=4/3,target=smooth": {"loss__lam": 1.0},
     }
-    configs = [tiny_config(argument, **fields) for argument, fields in cases.items()]
+    configs = [tiny_config(argument, **ONE_BLOCK, **fields) for argument, fields in cases.items()]
     params = random_params(configs[0])
     images, labels = DATA.train["image"][:12], DATA.train["label"][:12]
     logits = numpy_vit.forward(params, scaled(images)).astype(np.float32)
@@ -70,7 +71,7 @@ def multi_hot(config):
 
 
 def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
-    config = tiny_config("small,loss=topk,target=smooth")
+    config = tiny_config("small,loss=topk,target=smooth", **ONE_BLOCK)
     params, images = random_params(config), DATA.evaluation["image"][:60]
     of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
 

@@ -1,4 +1,4 @@
-"""Tables, figures and findings of pruning runs unlike any committed one; the others: scripts/report/test_committed.py."""
+"""Tables, figures and findings of pruning runs unlike the committed ones, which scripts/report has a test of."""
 
 import json
 

@@ -52,24 +52,6 @@ def test_routers_have_the_papers_problem_and_every_form_of_the_papers(preset):
     assert preset == "small" or {router.name for router in final} == set(ROUTERS) - suite.OMITTED
 
 
-def test_on_tokens_every_router_is_tried_at_the_same_rates():
-    assert next(iter(SUITE.presets)) == "tokens"
-    assert SUITE.presets["longer"]()[: len(SUITE.presets["tokens"]())] == SUITE.presets["tokens"]()
-    rates, lengths = {}, {}
-    for run, config in suite_configs(SUITE, "longer"):
-        choice = (run.candidate_for or run.best_of).removesuffix(", lam")
-        lengths.setdefault(choice, set()).add(config.steps)
-        if run.candidate_for:
-            rates.setdefault(choice, set()).add(config.optimizer.learning_rate)
-        else:
-            assert tuple(config.seeds) == suite.TOKENS_SEEDS
-            assert config.export_probe == (config.steps == 800)  # for the pictures, which are of the shorter ones
-    assert all(tried == set(suite.TOKENS_RATES) for tried in rates.values())
-    longer = {f"{name}, {suite.LONGER_STEPS} steps" for name in suite.LONGER}
-    assert {name for name, steps in lengths.items() if steps == {suite.LONGER_STEPS}} == longer
-    assert all(lengths[name] == {800} for name in lengths.keys() - longer)
-
-
 def test_all_train_at_the_rate_that_the_committed_sweep_chose():
     choices = json.loads((ROOT / "results" / "vmoe" / "choices.json").read_text())
     assert choices["hard"]["setting"] == {"optimizer.learning_rate": BEST_RATE}

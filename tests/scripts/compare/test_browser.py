@@ -221,27 +221,6 @@ def test_the_address_brings_back_what_was_chosen(browser, path, page):
         assert page.evaluate("location.hash") == fragment
 
 
-def test_an_address_of_what_is_not_there_is_read_as_far_as_it_goes(page):
-    page.evaluate("location.hash = 'metric=nothing&show=00000000&zoom=a,b&finals-sort=-&%E0%A4%A=&&='")
-    page.wait_for_function("byId('plot').data.length === 0")
-    assert page.input_value("#metric") == "test_error"
-    page.evaluate("location.hash = 'nowhere'")
-    page.wait_for_function("byId('plot').data.length > 0")
-    assert len(lines(page)) == 4
-
-
-def test_many_own_runs_open_as_eight_curves_and_all_can_be_shown(browser, tmp_path):
-    for number in range(12):
-        write_workdir(tmp_path / str(number), [START, [7.0, 8.0, 6.0]], lam__start=0.1 * (number + 1))
-    assert main([str(tmp_path), f"--out={tmp_path / 'page'}"]) == 0
-    with watched(browser, tmp_path / "page" / "index.html", ready="#plot .main-svg") as (page, _):
-        assert len(lines(page)) == 8
-        assert page.inner_text("#list-note") == "8 of 12 groups are shown."
-        page.click("#show-all")
-        assert len(lines(page)) == 12
-        assert page.evaluate("location.hash") == "#show=all"
-
-
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):
     """The page of the committed pruning runs and one that is not among them."""

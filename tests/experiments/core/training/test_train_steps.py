@@ -83,7 +83,6 @@ def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
         show(progress, row)
 
     monkeypatch.setattr(Progress, "show", shown)
-    jax.clear_caches()
     jax.monitoring.register_event_duration_secs_listener(noted)
     try:
         run(tmp_path / "w", steps=12, checkpoint_every=12)
@@ -103,7 +102,6 @@ def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
 @pytest.mark.parametrize(
     ("name", "recipe", "fields"),
     [
-        ("data", RECIPE, {"eval_batch_size": 128}),
         ("fsdp", STREAMED, {"accumulate": 4, "feed": "stream", "eval_batch_size": 128}),
         ("expert", RECIPE, {"feed": "stream"}),
     ],
