@@ -73,17 +73,15 @@ def test_figures_are_the_same_bytes_again_and_name_the_worst_first(tmp_path):
 # Findings
 
 
-def pruned(results, *, papers, annealed, ot=GOOD, hardened=None, hard=True):
+def pruned(results, *, papers, annealed, ot=GOOD):
     """Results in which hard top-k errs by 12 to 14 %, and the annealed lam less than a constant one on validation."""
     directory = results / "mnist_pruning"
-    if hard:
-        write_workdir(directory / "final-hard", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]], method="hard")
+    write_workdir(directory / "final-hard", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]], method="hard")
     for p, errors in {2.0: papers[-1], 4 / 3: papers[0]}.items():
         write_workdir(directory / f"final-papers-{p:.1f}", [START, errors, errors], p=p)
     tried = {"annealed": (ANNEALED, annealed, GOOD), "constant": ({"lam__start": 1.0, "debias": True}, GOOD, BAD)}
     for name, (fields, errors, validation) in tried.items():
-        ends = hardened if name == "annealed" else None
-        write_workdir(directory / f"final-{name}", [START, errors, errors], hardened=ends, **fields)
+        write_workdir(directory / f"final-{name}", [START, errors, errors], **fields)
         write_workdir(directory / "sweep" / name, [START, validation, validation], split="validation", **fields)
     (directory / "choices.json").write_text(json.dumps({name: {"chosen": f"sweep/{name}"} for name in tried}))
     write_workdir(directory / "final-ot", [START, ot, ot], method="ot_straight_through")

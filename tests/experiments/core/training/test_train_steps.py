@@ -48,8 +48,31 @@ def one(directory):
     return metrics.read(directory / "metrics.jsonl")
 
 
-def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
+@pytest.fixture
+def compiled_before_rows(monkeypatch):
+    """How many programs have been compiled before each row."""
+    compiled, counted, show = [], [], Progress.show
+
+    def noted(event, seconds, **_):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    def shown(progress, row):
+        counted.append(len(compiled))
+        show(progress, row)
+
+    monkeypatch.setattr(Progress, "show", shown)
+    jax.monitoring.register_event_duration_secs_listener(noted)
+    yield counted
+    jax.monitoring.unregister_event_duration_listener(noted)
+
+
+def test_rows_say_what_was_learnt_at_which_rate_and_speed_and_nothing_is_compiled_between_them(
+    tmp_path, capsys, compiled_before_rows
+):
     rows = run(tmp_path / "w", steps=18)
+    assert compiled_before_rows[0] > 0
+    assert compiled_before_rows == [compiled_before_rows[0]] * len(rows)
     assert [row["step"] for row in rows] == [0, 4, 8, 12, 16, 18]
     assert rows[0]["train_loss"] == rows[0]["train_hidden"]["active"] == [None]
     assert rows[0]["learning_rate"] is rows[0]["performance"]["step_seconds"] is None
@@ -68,28 +91,6 @@ def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
     summary = json.loads((tmp_path / "w" / "summary.json").read_text())
     assert summary["final"]["test_error"]["per_seed"] == rows[-1]["test_error"]
     assert not (tmp_path / "w" / "params.npz").exists()  # unasked
-
-
-def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
-    compiled, counted = [], []
-    show = Progress.show
-
-    def noted(event, seconds, **_):
-        if "backend_compile" in event:
-            compiled.append(event)
-
-    def shown(progress, row):
-        counted.append(len(compiled))
-        show(progress, row)
-
-    monkeypatch.setattr(Progress, "show", shown)
-    jax.monitoring.register_event_duration_secs_listener(noted)
-    try:
-        run(tmp_path / "w", steps=12, checkpoint_every=12)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(noted)
-    assert counted[0] > 0
-    assert counted == [counted[0]] * 4
 
 
 def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
