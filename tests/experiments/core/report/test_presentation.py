@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from experiments.core.kinds import Kinds
-from experiments.core.report.presentation import Presentation
+from experiments.core.report.presentation import Presentation, shown, written
 from experiments.core.report.results import Run
 from experiments.core.report.runs import pooled
 
@@ -43,6 +43,41 @@ def run_of(name, seeds=(0,), error=(1.0,), **changed):
         "final": {"error": {"per_seed": list(error)}},
     }
     return Run(name, CONFIG | {"seeds": list(seeds)} | changed, [], summary, {"experiment": "toy", "resumed": []})
+
+
+def test_fields_of_other_methods_and_of_what_is_off_are_not_read():
+    fields = {"method": "hard", "every": 3, "lam.start": 1, "lam.schedule": "constant", "lam.end": 2, "p": 2.0}
+    assert PRESENTATION.read(fields) == {"method": "hard", "every": 3}
+    assert PRESENTATION.read(fields | {"method": "relaxed"}).keys() == fields.keys() - {"lam.end"}
+    assert "lam.end" in PRESENTATION.read(fields | {"method": "relaxed", "lam.schedule": "geometric"})
+
+
+def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_method():
+    lam = {"schedule": "constant", "end": 2}
+    found = [
+        run_of("a", lam=lam | {"start": 0.001}, eval_every=3),
+        run_of("b", lam=lam | {"start": 0.1}, p=4 / 3, optimizer={"learning_rate": 0.3, "name": "sgd"}),
+        run_of("c", method="hard", lam=lam | {"start": 7}),
+        run_of("d", method="dense", every=1),
+        run_of("e", method="dense", every=2),
+    ]
+    assert PRESENTATION.labels(found) == [
+        "relaxed top-k, lam = 1e-3, learning rate 0.1, p = 2",
+        "relaxed top-k, lam = 0.1, learning rate 0.3, p = 4/3",
+        "hard top-k",
+        "dense, [d]",
+        "dense, [e]",
+    ]
+
+
+def test_a_name_may_follow_from_a_field_that_the_method_does_not_read():
+    by_p = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['method']}, {fields['p']:g}")
+    assert by_p.labels([run_of("a"), run_of("b", method="hard")]) == ["relaxed, 2, p = 2", "hard, 2"]
+
+
+def test_the_value_that_most_of_many_runs_have_goes_without_saying():
+    runs = [run_of(str(i), method="hard", steps=100 + 100 * (i == 4)) for i in range(5)]
+    assert PRESENTATION.settings(runs) == ["", "", "", "", "steps 200"]
 
 
 @pytest.mark.parametrize(
@@ -87,3 +122,12 @@ def test_final_values_and_runs_of_other_seeds_as_one():
     assert [run.end("error")["mean"] for run in (one, other)] == [3.0, 7.0]
     assert one.end("missing") is None
     assert pooled([runs[0], runs[0]]) == [runs[0], runs[0]]  # a repetition
+
+
+def test_values_as_people_write_them():
+    assert shown("rescaled", "debias", value=True) == "rescaled"
+    assert shown("lam", "lam.start", 1e-4) == "lam = 1e-4"
+    assert shown("schedule", "lam.schedule", "geometric") == "schedule geometric"
+    assert written("prune_layers", (1, 2)) == "(1, 2)"
+    assert written("p", 4 / 3) == "4/3"
+    assert written("x", -2.0) == "-2"

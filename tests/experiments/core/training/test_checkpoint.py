@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.core.errors import UsageError
 from experiments.core.training import checkpoint
 from experiments.core.training.checkpoint import Checkpoints
 from experiments.core.training.rows import MetricsSinceRow
@@ -73,6 +74,15 @@ def test_any_byte_flipped_in_any_file_and_any_file_lost_or_longer_is_noticed(cop
             path.write_bytes(content)
     (copy / "30" / "more").touch()
     assert restored(copy) == (20, [30])
+
+
+def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
+    for step in ("20", "30"):
+        flip(copy / step / "since_row" / "metadata", 20)
+    before = {path: path.read_bytes() for path in files(copy.parent)}
+    with pytest.raises(UsageError, match=r"is intact \(30: its files are not those .*; 20: its files"):
+        checkpoint.find(copy)
+    assert before == {path: path.read_bytes() for path in files(copy.parent)}
 
 
 def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
