@@ -1,11 +1,13 @@
 """Programs that are started: their ends, their last words, and the end of all of them."""
 
 import sys
+import threading
+import time
 
 import pytest
 
 from experiments.core.errors import UsageError
-from scripts.launch.process import Console, Failed, error_line
+from scripts.launch.process import Console, Failed, Stopped, error_line
 
 CARRIED = "##### Command execution on worker 0 failed with exit status 2. Continuing."
 PEER = "jax.errors.JaxRuntimeError: UNAVAILABLE: Connection closed by peer"
@@ -50,3 +52,20 @@ def test_when_one_program_fails_the_others_are_stopped(tmp_path):
         Console().run(programs, tmp_path)
     assert (raised.value.status, raised.value.again) == (7, True)
     assert (tmp_path / "bad.log").read_text() == "Error: of an earlier attempt\na\nb\n"
+
+
+def test_what_runs_is_asked_to_end_and_nothing_is_started_any_more(tmp_path):
+    console, halted = Console(), []
+    threading.Timer(0.5, console.stopping.set).start()
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        console.run({"a": ["sleep", "600"]}, tmp_path, lambda: halted.append(console.ask(["true"], last=True)))
+    assert time.monotonic() - began < 300
+    assert len(halted) == 1
+    for start in (lambda: console.ask(["true"]), lambda: console.run({"a": ["true"]}, tmp_path)):
+        with pytest.raises(Stopped):
+            start()
+    console = Console()
+    threading.Timer(0.5, console.stopping.set).start()
+    with pytest.raises(Stopped):
+        console.ask(["sleep", "600"])
