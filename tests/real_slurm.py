@@ -12,7 +12,6 @@ import platform
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.experiments.processes import ended, free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo", "scancel")
@@ -68,7 +69,9 @@ def directory():
     key.chmod(0o400)
     config = directory / "slurm.conf"
     host = platform.node().partition(".")[0]
-    config.write_text(CONFIG.format(host=host, ports=free_ports(2), directory=directory, cpus=os.cpu_count()))
+    config.write_text(
+        CONFIG.format(host=host, ports=(free_port(), free_port()), directory=directory, cpus=os.cpu_count())
+    )
     os.environ["SLURM_CONF"] = str(config)
     munge = [f"--{name}={directory}/munge.{end}" for name, end in MUNGE_FILES.items()]
     daemons = []
@@ -90,14 +93,6 @@ def directory():
                 daemon.wait(20)
             daemon.kill()
             daemon.wait()
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as opened:
-        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def run(*command):
@@ -128,17 +123,9 @@ def launcher(workdir, *overrides, options=()):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def ended(process):
-    try:
-        out, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    return process.returncode, out
-
-
 def test_a_run_is_done(directory):
     workdir = directory / "done"
-    status, out = ended(launcher(workdir, "--config.epochs=2"))
+    ((status, out, _),) = ended([launcher(workdir, "--config.epochs=2")], PATIENCE)
     assert re.search(r"(?m)^mnist_pruning +done +epoch 2/2$", out)
     assert re.search(r"(?m)^0: epoch 2/2", (workdir / "logs" / "job.log").read_text())
     assert status == 0
@@ -147,7 +134,7 @@ def test_a_run_is_done(directory):
 
 def test_a_mistake_is_not_tried_again(directory):
     workdir = directory / "mistake"
-    status, out = ended(launcher(workdir, "--config.p=9.0", options=["--no_check"]))
+    ((status, out, _),) = ended([launcher(workdir, "--config.p=9.0", options=["--no_check"])], PATIENCE)
     assert "FAILED: job: exit status 2: error: config.p=9.0 is not allowed" in out
     assert status == 2
     assert (workdir / "logs" / "job.log").read_text().count("Submitted batch job") == 1
@@ -160,10 +147,10 @@ def test_a_job_goes_on_without_its_launcher(directory):
     until("there are rows", lambda: metrics.exists() and len(metrics.read_text().splitlines()) > 3)
     # Not SIGINT: what a shell starts in the background ignores that.
     process.send_signal(signal.SIGTERM)
-    status, out = ended(process)
+    ((status, out, _),) = ended([process], PATIENCE)
     assert "or go on if they are submitted" in out
     assert re.search(r"(?m)^mnist_pruning +running ", out)
     assert status == 0
-    status, out = ended(launcher(workdir, *overrides))
+    ((status, out, _),) = ended([launcher(workdir, *overrides)], PATIENCE)
     assert re.search(r"(?m)^mnist_pruning +done +epoch 400/400$", out)
     assert status == 0

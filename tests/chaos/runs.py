@@ -3,41 +3,30 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
+from tests.experiments import support
+from tests.experiments.processes import ended
+from tests.experiments.support import rows_without_seconds
 
-ROOT = Path(__file__).resolve().parents[2]
 EPOCHS, STOPS = 60, (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MOMENTS = ("at a time", "after a row", "in a save")
-_TIMEOUT = 600.0  # seconds that a run may take
 _UNFINISHED = "*.orbax-checkpoint-tmp"  # what there is in checkpoints/ while one is saved
 
 
 def start(workdir):
     """Starts a small run of the pruning experiment, or lets it go on."""
-    command = [
-        *(sys.executable, "-m", "experiments.mnist_pruning", "--config=configs/mnist_pruning.py:dense"),
-        *(f"--workdir={workdir}", "--config.dataset=digits", "--config.seeds=(0, 1)", f"--config.epochs={EPOCHS}"),
-        *("--config.checkpoint_every=2", "--config.download=False"),
-    ]
+    options = f"--config.epochs={EPOCHS}", "--config.checkpoint_every=2", "--config.download=False"
     # What users run: not the quick code of the tests.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
+    return support.start(support.command(workdir, *options), env=environment, stdin=subprocess.DEVNULL)
 
 
 def end(process):
     """Exit status, output and errors of a process; one that takes too long is killed."""
-    try:
-        out, err = process.communicate(timeout=_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
-    return process.returncode, out, err
+    return ended([process], timeout=600)[0]
 
 
 def kill(process):
@@ -49,18 +38,12 @@ def num_rows(workdir):
     return len(metrics.lines(Workdir(workdir).metrics))
 
 
-def numbers(workdir):
-    """The rows of a run, less what may differ from those of another: the times."""
-    rows = metrics.read(Workdir(workdir).metrics)
-    return [{name: value for name, value in row.items() if name not in ("seconds", "performance")} for row in rows]
-
-
 def check_done(workdir, ended, expected):
     """Asserts that a run has come to its end, quietly, with these rows."""
     status, _, err = ended
     assert (status, err) == (0, "")
     assert Workdir(workdir).is_done()
-    assert numbers(workdir) == expected
+    assert rows_without_seconds(workdir) == expected
 
 
 def wait(process, condition):

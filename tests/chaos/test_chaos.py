@@ -15,6 +15,7 @@ import pytest
 
 from tests.chaos import runs
 from tests.chaos.damages import DAMAGES
+from tests.experiments.support import rows_without_seconds
 
 KILLS, SEED = int(os.environ.get("KILLS", 50)), int(os.environ.get("SEED", 0))
 IN_A_RUN = 5  # kills, until it is let go on to its end
@@ -29,7 +30,7 @@ def whole(tmp_path_factory):
     begin = time.monotonic()
     ended = runs.end(runs.start(folder / "run"))
     seconds = time.monotonic() - begin
-    rows = runs.numbers(folder / "run")
+    rows = rows_without_seconds(folder / "run")
     runs.check_done(folder / "run", ended, rows)
     assert len(rows) > runs.EPOCHS
     return rows, seconds

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from experiments.core.training import checkpoint
+from tests.experiments.core.training.test_two_processes import two_processes
 from tests.experiments.processes import ended, wait_for_rows
-from tests.experiments.vmoe.test_suite import two_processes
 
 
 @pytest.mark.chaos

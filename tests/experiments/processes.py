@@ -1,54 +1,16 @@
-"""Runs of any experiment by its command line, as one process or as several that are joined on this machine."""
+"""Runs as processes: signals to them, several that are joined on this machine, and how they end."""
 
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from experiments.core.record import metrics
-from tests.experiments.support import start
 
 Processes = list[subprocess.Popen[str]]
-
-
-def begin(
-    module: str,
-    config: str,
-    workdir: Path,
-    fields: Mapping[str, Any],
-    *,
-    processes: int = 1,
-    devices: int = 1,
-    kill_at: tuple[int, float] | None = None,
-) -> Processes:
-    """Starts a run in the root of the repository.
-
-    Args:
-      module: of the experiment, say `experiments.cifar100_vit`.
-      config: as --config has it: path and variant.
-      workdir: one for all of them.
-      fields: of the config, by dotted name.
-      processes: how many.
-      devices: CPU devices of each.
-      kill_at: after how many rows, and how many seconds from then, a run of one process is to be killed.
-
-    Returns:
-      The processes; each knows of the others by the variables of `experiments.core.training.processes`.
-    """
-    arguments = [sys.executable, "-m", module, f"--config={config}", f"--workdir={workdir}"]
-    arguments += [f"--config.{name}={value}" for name, value in fields.items()]
-    if kill_at:
-        arguments = signalled(arguments, signal.SIGKILL, *kill_at)
-    common = environment(devices)
-    if processes > 1:
-        common |= {"JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}", "JAX_NUM_PROCESSES": str(processes)}
-    own = [{"JAX_PROCESS_ID": str(index)} if processes > 1 else {} for index in range(processes)]
-    return [start(arguments, env=common | variables) for variables in own]
 
 
 def signalled(arguments: Sequence[str], number: signal.Signals, rows: int, seconds: float = 0.0) -> list[str]:

@@ -129,8 +129,18 @@ def assert_same_rows(workdir: Path, expected: Path, rtol: float = 1e-5) -> None:
             np.testing.assert_allclose(values, wanted, rtol=rtol, err_msg=f"{name} of step {row['step']}")
 
 
+_SUITE_CONFIGS: dict[tuple[str, str], list[tuple[SuiteRun, ml_collections.ConfigDict]]] = {}
+
+
 def suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collections.ConfigDict]]:
     """The runs of a preset with their configs; those that wait for a choice have the first of their candidates."""
+    made = (suite.recipe.name, preset)
+    if made not in _SUITE_CONFIGS:  # hundreds, which several tests look at
+        _SUITE_CONFIGS[made] = _suite_configs(suite, preset)
+    return _SUITE_CONFIGS[made]
+
+
+def _suite_configs(suite: Suite, preset: str) -> list[tuple[SuiteRun, ml_collections.ConfigDict]]:
     runs = suite.presets[preset]()
     candidates: dict[str, Any] = {}
     for run in runs:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.core.report import making
-from ops.norms import k_support_negentropy
 from scripts.paper_figures import __main__ as command
 from scripts.paper_figures import operators, solvers
 from scripts.paper_figures.style import SHEET
@@ -75,19 +74,6 @@ def test_figure_4_has_medians_quartiles_and_errors(timings):
     assert (quartiles.min(), quartiles.max()) == (100.0, 3000.0)
     assert {tuple(line.get_ydata()) for line in error.get_lines()} == {(1e-7, 1e-7), (1e-3, 1e-3)}
     assert [text.get_text() for text in over_lam.get_legend().get_texts()] == ["$n = 100$", "$n = 1,000$"]
-
-
-def test_figure_9_is_shannon_s_negentropy_for_k_3_and_lowest_on_the_capped_simplex(x64):
-    y = operators.grid(21)
-    np.testing.assert_allclose(y.sum(axis=1), 1.0)
-    assert len(y) == 21 * 22 // 2
-    of_1, of_2, of_3 = (np.asarray(k_support_negentropy(y, k)) for k in (1, 2, 3))
-    logarithms = np.log(np.where(y > 0, y, 1.0))
-    np.testing.assert_allclose(of_3, (y * logarithms).sum(axis=1), atol=1e-12)
-    np.testing.assert_allclose(of_1, 0.0, atol=1e-12)
-    capped = np.all(y <= 0.5, axis=1)
-    np.testing.assert_allclose(of_2[capped], -np.log(2.0), atol=1e-12)
-    assert of_2[~capped].min() > -np.log(2.0) + 1e-4
 
 
 def test_all_are_drawn(tmp_path, monkeypatch):

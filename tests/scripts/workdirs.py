@@ -46,12 +46,9 @@ def write_workdir(
     *,
     variant: str = "relaxed",
     hardened: list[float | None] | None = None,
-    layers: Mapping[str, float] | None = None,
     **fields: Any,
 ) -> None:
     """A finished pruning run whose error was `errors[epoch][seed]`, and after hardening `hardened[seed]` at the end.
-
-    Of `layers` each has a density; left out, rows say nothing of them.
 
     `fields` are the config's, with `__` for the dots; a `None` stands for a seed that diverged.
     """
@@ -76,9 +73,6 @@ def write_workdir(
                 "hardened_density": density,
             }
         )
-        if layers:
-            shares = {layer: [None if value is None else share for value in values] for layer, share in layers.items()}
-            rows[-1]["train_density_per_layer"] = shares
     write_run(path, config, rows, "mnist_pruning")
 
 
@@ -122,15 +116,9 @@ def write_vmoe(
     path: Path,
     precisions: Sequence[Sequence[float | None]],
     variant: str = "small,router=hard",
-    *,
-    support: float = 28.0,
-    stability: Sequence[float] | None = None,
     **fields: Any,
 ) -> None:
-    """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`.
-
-    With `stability`, that of block 1 in every row but the first, rows have more measures.
-    """
+    """A finished run of V-MoE whose precision was `precisions[row][seed]`; `fields` are as in `write_workdir`."""
     config = vmoe.get_config(variant)
     set_fields(config, fields)
     config.seeds = fields.get("seeds", tuple(range(len(precisions[0]))))
@@ -138,12 +126,7 @@ def write_vmoe(
     every = config.eval_every = config.steps // (len(precisions) - 1)
     rows: list[Row] = []
     for number, values in enumerate(precisions):
-        block = {"support": [None if value is None else support for value in values]}
-        routing = {"block_1": block, "block_3": {"support": [None if value is None else 30.0 for value in values]}}
-        more: Row = {}
-        if stability is not None:
-            stable = [None if value is None or not number else stability[number - 1] for value in values]
-            more = {f"{prefix}_stability": {"block_1": stable, "block_3": [value and value + 2.0 for value in stable]}}
+        routing = {"block_1": {"support": [None if value is None else 28.0 for value in values]}}
         rows.append(
             {
                 **_start(number, number * every, number, values),
@@ -151,7 +134,6 @@ def write_vmoe(
                 f"{prefix}_router": routing,
                 "learning_rate": None,
                 "performance": {"step_seconds": 1.0 if number else None},
-                **more,
             }
         )
     write_run(path, config, rows, "vmoe")

@@ -18,13 +18,13 @@ from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer
 from experiments.core.training.step import init
-from experiments.vision import vit
 from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
 from tests.experiments.vision import numpy_vit
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
+ONE_BLOCK = {"model__depth": 1}  # nearly all the time is compilation
 
 
 def tree(flat):
@@ -40,9 +40,8 @@ def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
     cases = {
         "small,loss=xent": {},
         "small,p=4/3,target=smooth": {"loss__lam": 1.0},
-        "small,loss=topk_mixture,target=smooth": {"loss__k": 2},
     }
-    configs = [tiny_config(argument, **fields) for argument, fields in cases.items()]
+    configs = [tiny_config(argument, **ONE_BLOCK, **fields) for argument, fields in cases.items()]
     params = random_params(configs[0])
     images, labels = DATA.train["image"][:12], DATA.train["label"][:12]
     logits = numpy_vit.forward(params, scaled(images)).astype(np.float32)
@@ -72,7 +71,7 @@ def multi_hot(config):
 
 
 def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
-    config = tiny_config("small,loss=topk,target=smooth")
+    config = tiny_config("small,loss=topk,target=smooth", **ONE_BLOCK)
     params, images = random_params(config), DATA.evaluation["image"][:60]
     of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
 
@@ -158,14 +157,6 @@ def test_weights_to_start_from_are_refused_where_the_network_has_others(argument
     config.pretrained = "weights.npz"
     with pytest.raises(UsageError, match=r"^config\.pretrained='weights\.npz' .* must be empty"):
         RECIPE.validate(config)
-
-
-def test_flops_of_the_forward_pass_are_those_that_xla_counts():
-    model = vit.make("B/16", 100, pool="tok", depth=2)  # all blocks are alike
-    images = jax.ShapeDtypeStruct((1, 384, 384, 3), jnp.float32)
-    params = jax.eval_shape(model.init, KEY, images)
-    counted = jax.jit(model.apply).lower(params, images).cost_analysis()["flops"]
-    assert vit.forward_flops(model, 384, 3) == pytest.approx(counted, rel=0.05)
 
 
 def test_a_training_step_is_three_forward_passes():

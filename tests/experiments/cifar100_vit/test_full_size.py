@@ -24,7 +24,7 @@ EXAMPLES = {"image": np.zeros((8, 8, 8, 1), np.uint8), "label": np.zeros(8, np.i
 
 
 def train_step(config, num_classes, image, size):
-    """The state of a run on two copies of the model in four parts, and its train step, lowered."""
+    """The state of a run on two copies of the model in four parts, and what lowers its train step."""
     config.update(pretrained="", accelerator=False, batch_size=8, eval_batch_size=8, mesh={"data": 2, "fsdp": 4})
     train.validate(config)
     RECIPE.validate(config)
@@ -44,7 +44,12 @@ def train_step(config, num_classes, image, size):
             donate_argnums=0,
             out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, begun), mesh_lib.replicated(mesh)),
         )
-        return begun.params, step_of.lower(begun, seed, {}, batch, np.int32(0))
+
+    def lower():
+        with jax.set_mesh(mesh):
+            return step_of.lower(begun, seed, {}, batch, np.int32(0))
+
+    return begun.params, lower
 
 
 def bytes_on_a_device(params):
@@ -62,8 +67,8 @@ def test_the_parameters_are_divided_over_eight_devices():
 
 def test_a_compiled_step_updates_in_place_and_every_device_sees_one_image():
     config = tiny_config("small,loss=xent", model__scan=True, model__width=64, model__mlp_dim=128)
-    params, lowered = train_step(config, 10, (8, 8, 1), (8, 8, 1))
-    compiled = lowered.compile()
+    params, lower = train_step(config, 10, (8, 8, 1), (8, 8, 1))
+    compiled = lower().compile()
     memory = compiled.memory_analysis()
     assert memory.alias_size_in_bytes == pytest.approx(2 * bytes_on_a_device(params), rel=1e-2)  # with the momentum
     program = compiled.as_text()

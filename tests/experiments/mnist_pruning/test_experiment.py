@@ -40,7 +40,7 @@ def matrices_compete(rows):
 
 
 CASES = {
-    "hard_concrete": (falling_to_about_k, {"epochs": 80, "checkpoint_every": 80, "hidden": (32, 32)}),
+    "hard_concrete": (falling_to_about_k, {"epochs": 60, "checkpoint_every": 60}),
     "ista": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
     "gradual": (matrices_compete, {"density": 0.1, "density_schedule__end": 0.75, "density_schedule__every": 1}),
 }

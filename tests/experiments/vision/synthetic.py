@@ -1,88 +1,50 @@
-"""Files of random weights in the public layouts, where the real ones are not available.
-
-Names and shapes are those of the real files (`pretrained.py` says which); the values are those of a fresh network, so
-that training steps from them are finite and of the usual size, and accuracies those of chance.
-"""
-
-import math
-from pathlib import Path
-from typing import Any
+"""Names and shapes of the arrays in the public files of weights (`pretrained.py` says which), written out."""
 
 import numpy as np
 
 from experiments.vision import vit
 
-Shapes = dict[str, tuple[int, ...]]
-
-# The parts of a block: attention, second norm and MLP.
-_NUMBERED_THROUGH = ("MultiHeadDotProductAttention_1", "LayerNorm_2", "MlpBlock_3")
-_NUMBERED_BY_KIND = ("MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0")
+_PARTS = ("scale", "bias")
 
 
-def shapes(
-    layout: str,
-    variant: str,
-    *,
-    image_size: int = 224,
-    num_classes: int = 21843,
-    depth: int | None = None,
-    pool: str = "tok",
-    scan: bool = False,
-    prefix: str = "",
-) -> Shapes:
+def shapes(layout: str, variant: str, *, image_size: int, num_classes: int, depth: int) -> dict[str, tuple[int, ...]]:
     """The keys of a file, and the shapes of the arrays under them.
 
     Args:
-      layout: "original", "augreg" or "big_vision".
+      layout: "original" or "augreg".
       variant: the network: "B/16".
       image_size: side of the images in pixels, a multiple of the patch size.
       num_classes: of the head.
-      depth: number of blocks. None: that of the variant.
-      pool: "tok", with a class token, or "gap", without. Of the public files, only those of big_vision can be without.
-      scan: whether the blocks are one; in the layout of big_vision only.
-      prefix: of all keys, for example "params/".
+      depth: number of blocks.
     """
     model = vit.make(variant, num_classes)
-    width, patch, depth = model.width, model.patch_size, depth or model.depth
-    num_patches = (image_size // patch) ** 2
-
-    result: Shapes = {"embedding/kernel": (patch, patch, 3, width), "embedding/bias": (width,)}
-    if layout == "big_vision":
-        result["pos_embedding"] = (1, num_patches, width)
-    else:
-        result["Transformer/posembed_input/pos_embedding"] = (1, 1 + num_patches, width)
-    if pool == "tok":
-        result["cls"] = (1, 1, width)
-    block = _block(model, _NUMBERED_BY_KIND if layout == "big_vision" else _NUMBERED_THROUGH)
-    for name, shape in block.items():
-        if scan:
-            result[f"Transformer/encoderblock/{name}"] = (depth, *shape)
-        else:
-            result |= {f"Transformer/encoderblock_{number}/{name}": shape for number in range(depth)}
-    result |= {f"Transformer/encoder_norm/{part}": (width,) for part in ("scale", "bias")}
+    width, patch = model.width, model.patch_size
+    result = {
+        "embedding/kernel": (patch, patch, 3, width),
+        "embedding/bias": (width,),
+        "Transformer/posembed_input/pos_embedding": (1, 1 + (image_size // patch) ** 2, width),
+        "cls": (1, 1, width),
+        **{f"Transformer/encoder_norm/{part}": (width,) for part in _PARTS},
+        "head/kernel": (width, num_classes),
+        "head/bias": (num_classes,),
+    }
+    for number in range(depth):
+        result |= {f"Transformer/encoderblock_{number}/{name}": shape for name, shape in _block(model).items()}
     if layout == "original":
         result |= {"pre_logits/kernel": (width, width), "pre_logits/bias": (width,)}
-    result |= {"head/kernel": (width, num_classes), "head/bias": (num_classes,)}
-    return {prefix + name: shape for name, shape in result.items()}
+    return result
 
 
-def write(path: Path, layout: str, variant: str, *, seed: int = 0, dtype: type = np.float32, **options: Any) -> Path:
-    """Writes a file of random weights, and returns its path.
-
-    Args:
-      path: of the file, which is replaced; its name must end in `.npz`.
-      layout: as in `shapes`.
-      variant: as in `shapes`.
-      seed: of the values.
-      dtype: of the values, a type of NumPy's.
-      **options: as in `shapes`.
-    """
-    rng = np.random.default_rng(seed)
-    named = shapes(layout, variant, **options)
-    np.savez(
-        path, allow_pickle=False, **{name: _values(rng, name, shape).astype(dtype) for name, shape in named.items()}
-    )
-    return path
+def _block(model: vit.VisionTransformer) -> dict[str, tuple[int, ...]]:
+    attention, mlp = "MultiHeadDotProductAttention_1", "MlpBlock_3"
+    width, heads = model.width, model.num_heads
+    inner = width // heads
+    result = {f"{norm}/{part}": (width,) for norm in ("LayerNorm_0", "LayerNorm_2") for part in _PARTS}
+    for name in ("query", "key", "value"):
+        result |= {f"{attention}/{name}/kernel": (width, heads, inner), f"{attention}/{name}/bias": (heads, inner)}
+    result |= {f"{attention}/out/kernel": (heads, inner, width), f"{attention}/out/bias": (width,)}
+    result |= {f"{mlp}/Dense_0/kernel": (width, model.mlp_dim), f"{mlp}/Dense_0/bias": (model.mlp_dim,)}
+    return result | {f"{mlp}/Dense_1/kernel": (model.mlp_dim, width), f"{mlp}/Dense_1/bias": (width,)}
 
 
 def stacked(params: dict[str, np.ndarray], depth: int) -> dict[str, np.ndarray]:
@@ -98,28 +60,3 @@ def stacked(params: dict[str, np.ndarray], depth: int) -> dict[str, np.ndarray]:
 def without(arrays: dict[str, np.ndarray], *parts: str) -> dict[str, np.ndarray]:
     """The arrays whose names have none of the parts."""
     return {name: array for name, array in arrays.items() if not any(part in name for part in parts)}
-
-
-def _block(model: vit.VisionTransformer, parts: tuple[str, str, str]) -> Shapes:
-    attention, second_norm, mlp = parts
-    width, heads = model.width, model.num_heads
-    inner = width // heads
-    result: Shapes = {f"{norm}/{part}": (width,) for norm in ("LayerNorm_0", second_norm) for part in ("scale", "bias")}
-    for name in ("query", "key", "value"):
-        result |= {f"{attention}/{name}/kernel": (width, heads, inner), f"{attention}/{name}/bias": (heads, inner)}
-    result |= {f"{attention}/out/kernel": (heads, inner, width), f"{attention}/out/bias": (width,)}
-    result |= {f"{mlp}/Dense_0/kernel": (width, model.mlp_dim), f"{mlp}/Dense_0/bias": (model.mlp_dim,)}
-    return result | {f"{mlp}/Dense_1/kernel": (model.mlp_dim, width), f"{mlp}/Dense_1/bias": (width,)}
-
-
-def _values(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Norms about the identity, kernels that keep the variance, small rest."""
-    values = rng.standard_normal(shape, np.float32)
-    if name.endswith("/scale"):
-        return 1 + 0.02 * values
-    if not name.endswith("/kernel"):
-        return 0.02 * values
-    one = shape[1:] if "/encoderblock/" in name else shape
-    # The last axis is the output's; that of query, key and value is behind the heads.
-    fan_in = one[0] if any(f"/{part}/" in name for part in ("query", "key", "value")) else math.prod(one[:-1])
-    return values / np.float32(math.sqrt(fan_in))

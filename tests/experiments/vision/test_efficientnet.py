@@ -1,5 +1,6 @@
 """The network: its convolutions against NumPy, its weights on known photographs, all of it against torch's code."""
 
+import functools
 from importlib import resources
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from experiments.core.errors import DamagedError, UsageError
 from experiments.vision import efficientnet, efficientnet_weights
-from experiments.vision.efficientnet import EfficientNetLite0, preprocess
+from experiments.vision.efficientnet import LAST_BLOCK, EfficientNetLite0, preprocess
 from tests.experiments.vision import numpy_conv
 
 RNG = np.random.default_rng(0)
@@ -101,17 +102,44 @@ def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
         efficientnet_weights.load()
 
 
+def random_variables():
+    """Norms are the identity, so that values stay small."""
+    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    scale = {"kernel": 0.1, "bias": 0.1}
+    return jax.tree_util.tree_map_with_path(
+        lambda at, leaf: (
+            scale.get(at[-1].key, 0.0) * RNG.normal(size=leaf.shape) + (at[-1].key in ("scale", "var"))
+        ).astype(np.float32),
+        shapes,
+    )
+
+
 @pytest.fixture(scope="module")
 def network():
-    variables = jax.device_put(efficientnet_weights.load())
-    return jax.jit(
-        lambda images, size: EfficientNetLite0().apply(variables, preprocess(images, size)), static_argnums=1
-    )
+    """The network with its weights, or others; and what comes of it where its last block, or stages, begin anew."""
+    is_installed = efficientnet_weights.is_installed()
+    variables = jax.device_put(efficientnet_weights.load() if is_installed else random_variables())
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def outputs(images, size):
+        whole = EfficientNetLite0().apply(variables, preprocess(images, size))
+        last = EfficientNetLite0(first_block=LAST_BLOCK).apply(variables, whole.before_last_block)
+        return whole, (last, EfficientNetLite0(first_block=11).apply(variables, whole.stage_5))
+
+    return outputs
 
 
 def photograph(name):
     with Image.open(str(resources.files("sklearn.datasets") / "images" / name)) as image:
         return np.asarray(image)[None]
+
+
+def test_a_part_goes_on_where_the_others_end(network):
+    whole, parts = network(photograph("china.jpg"), 224)
+    assert np.ptp(whole.pooled) > 0.01
+    for part in parts:
+        np.testing.assert_allclose(part.pooled, whole.pooled, rtol=1e-4, atol=1e-5)
+        assert part.stage_5 is None
 
 
 # A temple in China and a dahlia: bell cote, boathouse, palace; daisy, bee, flowerpot.
@@ -124,7 +152,7 @@ KNOWN = {
 @installed
 @pytest.mark.parametrize("name", KNOWN)
 def test_photographs_are_what_they_show(name, network):
-    probabilities = np.asarray(jax.nn.softmax(network(photograph(name), 224).logits[0]))
+    probabilities = np.asarray(jax.nn.softmax(network(photograph(name), 224)[0].logits[0]))
     likely = np.argsort(-probabilities)[: len(KNOWN[name])]
     assert likely.tolist() == list(KNOWN[name])
     np.testing.assert_allclose(probabilities[likely], list(KNOWN[name].values()), atol=2e-3)
@@ -141,6 +169,6 @@ def test_features_are_those_of_torch(network):
     with torch.no_grad():
         x = torch.from_numpy(np.array(preprocess(jnp.asarray(images), 160))).permute(0, 3, 1, 2)
         pooled, logits = model.extract_features(x).mean(dim=(2, 3)).numpy(), model(x).numpy()
-    found = network(images, 160)
+    found, _ = network(images, 160)
     np.testing.assert_allclose(found.pooled, pooled, atol=1e-4)
     np.testing.assert_allclose(found.logits, logits, atol=1e-4)

@@ -48,7 +48,7 @@ LOSSES = {
 def test_values_are_those_of_the_definition_and_gradients_those_of_differences(name):
     definition, loss = LOSSES[name]
     step = 1e-6
-    by_k = jax.jit(lambda x: {k: (loss(x, k), jax.grad(lambda x, k=k: loss(x, k).sum())(x)) for k in (1, 3, 5)})
+    by_k = jax.jit(lambda x: {k: (loss(x, k), jax.grad(lambda x, k=k: loss(x, k).sum())(x)) for k in (1, 4)})
     for k, (found, gradient) in by_k(LOGITS).items():
         wanted = [definition(x, y, k) for x, y in zip(LOGITS, LABELS, strict=True)]
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12, err_msg=str(k))

@@ -71,32 +71,6 @@ def saved(path, arrays):
     return path
 
 
-def test_names_and_shapes_are_those_of_the_public_files():
-    """Spot checks: of ViT-B_16.npz, and of big_vision's checkpoints."""
-    file = synthetic.shapes("original", "B/16")
-    block = "Transformer/encoderblock_11"
-    for name, shape in {
-        "embedding/kernel": (16, 16, 3, 768),
-        "Transformer/posembed_input/pos_embedding": (1, 197, 768),
-        "Transformer/encoderblock_0/LayerNorm_0/scale": (768,),
-        f"{block}/MultiHeadDotProductAttention_1/query/kernel": (768, 12, 64),
-        f"{block}/MultiHeadDotProductAttention_1/out/kernel": (12, 64, 768),
-        f"{block}/MlpBlock_3/Dense_0/kernel": (768, 3072),
-        "pre_logits/kernel": (768, 768),
-        "head/kernel": (768, 21843),
-    }.items():
-        assert (name, file.pop(name)) == (name, shape)
-    assert len(file) == 12 * 16 + 4 + 2 + 2 + 2 - 8  # 16 arrays in a block; 4 of the input, 2 each of the rest
-    augreg = synthetic.shapes("augreg", "B/16")
-    assert len(augreg) == 12 * 16 + 4 + 2 + 2
-    assert not any("pre_logits" in name for name in augreg)
-    scanned = synthetic.shapes("big_vision", "B/16", scan=True, prefix="params/")
-    assert len(scanned) == 16 + 4 + 2 + 2
-    assert scanned["params/pos_embedding"] == (1, 196, 768)
-    assert scanned["params/Transformer/encoderblock/MultiHeadDotProductAttention_0/value/bias"] == (12, 12, 64)
-    assert scanned["params/Transformer/encoderblock/MlpBlock_0/Dense_1/kernel"] == (12, 3072, 768)
-
-
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("pool", ["tok", "gap"])
 def test_every_layout_fits_every_network_but_one_with_a_class_token_that_it_lacks(tmp_path, pool, scan):

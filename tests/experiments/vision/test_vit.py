@@ -56,19 +56,25 @@ def test_forward_is_that_of_numpy(options):
     assert np.ptp(expected, axis=0).min() > 0.01  # not all alike
 
 
-def loss_and_gradient(model, params):
-    def loss(params):
-        logits = model.apply({"params": params}, IMAGES)
-        return jnp.square(logits).sum(), logits
-
-    return jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
-
-
 def test_scan_and_remat_change_neither_logits_nor_gradients_and_bfloat16_little():
-    params = random_params(network())
-    (_, expected), gradient = loss_and_gradient(network(), tree(params))
-    stacked = synthetic.stacked(flatten_dict(gradient, sep="/"), 2)
-    (_, logits), other = loss_and_gradient(network(scan=True, remat=True), tree(synthetic.stacked(params, 2)))
+    """On half a picture: nearly all the time is compilation, of products no larger than they need be."""
+    params = random_params(network(depth=1), IMAGES[:1, :, :8])
+    forms = {"plain": {}, "scanned": {"scan": True, "remat": True}, "half": {"dtype": jnp.bfloat16}}
+
+    @jax.jit
+    def losses_and_gradients(params):
+        def loss(params, model):
+            logits = model.apply({"params": params}, IMAGES[:1, :, :8])
+            return jnp.square(logits).sum(), logits
+
+        value_and_grad = jax.value_and_grad(loss, has_aux=True)
+        return {name: value_and_grad(params[name], network(depth=1, **form)) for name, form in forms.items()}
+
+    stacked = tree(synthetic.stacked(params, 1))
+    found = losses_and_gradients({"plain": tree(params), "scanned": stacked, "half": tree(params)})
+    (_, expected), gradient = found["plain"]
+    stacked = synthetic.stacked(flatten_dict(gradient, sep="/"), 1)
+    (_, logits), other = found["scanned"]
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
     other = flatten_dict(other, sep="/")
     assert other.keys() == stacked.keys()
@@ -76,7 +82,7 @@ def test_scan_and_remat_change_neither_logits_nor_gradients_and_bfloat16_little(
     for name, leaf in stacked.items():
         np.testing.assert_allclose(other[name], leaf, rtol=1e-4, atol=1e-6 * largest)
 
-    (_, logits), half = loss_and_gradient(network(dtype=jnp.bfloat16), tree(params))
+    (_, logits), half = found["half"]
     assert logits.dtype == jnp.float32
     assert 1e-4 < np.abs(logits - expected).max() / np.abs(expected).max() < 0.02
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(half))

@@ -1,4 +1,4 @@
-"""The experiment on digits: its losses, precision and schedules; gradients: test_exchange.py, a run: test_suite.py."""
+"""The experiment on digits: its losses, precision and schedules; gradients: test_layer.py, a run: test_suite.py."""
 
 import jax
 import jax.numpy as jnp
@@ -72,6 +72,14 @@ def test_losses_and_precision_with_one_label_and_with_several(name, evaluated):
         np.testing.assert_array_equal(found["test_precision_at_1"], hits)
         np.testing.assert_array_equal(found["error"], 100 - hits)
         assert {0.0, 100.0} == set(hits)
+
+
+def test_the_loss_of_a_router_is_added_at_its_weight():
+    config = tiny_config("small,router=token_choice", **ONE_BLOCK)
+    batch = first(60) | {"image": jnp.asarray(first(60)["image"], jnp.float32) / 127.5 - 1.0}
+    loss, measured = jax.jit(RECIPE.build(config, DATA).loss)(random_params(config, DATA), batch, KEY, HALF)
+    assert config.router.auxiliary * measured["auxiliary"] > 1e-4
+    np.testing.assert_allclose(loss - measured["loss"], config.router.auxiliary * measured["auxiliary"], rtol=1e-3)
 
 
 def test_blocks_without_experts():

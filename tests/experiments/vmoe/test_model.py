@@ -23,10 +23,6 @@ def shapes(of_model, size=224):
     return {name: leaf.shape for name, leaf in flatten_dict(params, sep="/").items()}
 
 
-def count(params):
-    return sum(int(np.prod(shape)) for shape in params.values())
-
-
 def test_fields_win_over_those_of_the_size():
     params = shapes(
         network("mu/8", (1,), width=16, mlp_dim=24, pool="gap", num_experts=4, router=HardExpertChoice(2)), size=16

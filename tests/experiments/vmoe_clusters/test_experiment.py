@@ -22,7 +22,7 @@ def solution(made, scale):
 
 
 def test_without_noise_the_solution_explains_all_and_recovers_all():
-    config = tiny_config("relaxed", task__noise=0.0, router__lam__start=0.1, router__lam__end=0.1)
+    config = tiny_config(task__noise=0.0)
     made = experiment(config)
     params = solution(made, 10.0)
     found = jax.jit(made.evaluate)(params, load(config).evaluation, jnp.float32(1))

@@ -7,18 +7,10 @@ import pytest
 from experiments.core.record import metrics
 from experiments.core.suite import command
 from experiments.core.suite.plan import SuiteRun
-from experiments.vmoe_clusters.kinds import NAMES
 from experiments.vmoe_clusters.suite import (
-    COSTLY,
-    LAMS,
-    LONG,
-    NOISE_OF_CHOICE,
-    NOISES,
-    RATE_OF_CHOICE,
-    RATES,
     SUITE,
 )
-from tests.experiments.support import assert_sound, suite_configs
+from tests.experiments.support import assert_sound
 from tests.experiments.vmoe import tables
 from tests.experiments.vmoe_clusters.tiny import TINY
 
@@ -31,24 +23,6 @@ RUNS = [SuiteRun("final-hard", LEARNING, variant="router=hard")]
 def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(preset, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     assert_sound(SUITE, preset)
-
-
-def test_routers_are_tried_at_one_grid_and_compared_at_every_noise():
-    tried, final = {}, []
-    for run, config in suite_configs(SUITE, "clusters"):
-        router, rate = config.router, config.optimizer.learning_rate
-        if run.candidate_for:
-            setting = rate if run.best_of else (rate, router.score, router.lam.start)
-            tried.setdefault(router.name, set()).add(setting)
-            assert config.task.noise == NOISE_OF_CHOICE
-        else:
-            final.append((config.task.noise, config.steps, router.name))
-            assert config.steps != LONG or rate == RATE_OF_CHOICE
-    assert tried["annealed"] == tried["straight_through"] == tried["relaxed"]
-    assert len(tried["relaxed"]) == len(LAMS["gates"] + LAMS["logits"]) + len(RATES) - 1
-    assert all(set(RATES) - {RATE_OF_CHOICE} < found for found in tried.values())
-    at_noises = [(noise, 1000, name) for noise in NOISES for name in NAMES]
-    assert sorted(final) == sorted(at_noises + [(NOISE_OF_CHOICE, LONG, name) for name in NAMES if name != COSTLY])
 
 
 def test_a_suite_learns_the_assignment_and_draws(tmp_path, capsys, monkeypatch):

@@ -39,12 +39,11 @@ def test_targets_are_those_of_the_two_maps_and_entries_have_variance_1():
 
 def test_noise_is_what_is_left_without_the_centres():
     problem = task.draw(jax.random.key(1), 6, 50, 1)
-    sample = jax.jit(task.sample, static_argnums=(2, 3))
-    for noise in (0.0, 0.3):
-        groups = sample(problem, jnp.arange(40), noise, 4)
-        scale = np.sqrt(50 / (2 + 50 * noise**2))
-        rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
-        assert rest.std() == pytest.approx(noise, abs=1e-5 + 0.05 * noise)
+    noise = 0.3
+    groups = jax.jit(task.sample, static_argnums=(2, 3))(problem, jnp.arange(40), noise, 4)
+    scale = np.sqrt(50 / (2 + 50 * noise**2))
+    rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
+    assert rest.std() == pytest.approx(noise, rel=0.05)
 
 
 def test_the_matching_is_that_of_scipy_over_all_groups():

@@ -8,8 +8,9 @@ from scripts.paper_figures import solvers
 
 def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     shape, budget = isotonic.shape_of(200), Budget(0.05, fewest=5, most=400)
-    assert isotonic.SOLVERS["PAV"] is ops.isotonic.PAV  # which takes long to compile
-    monkeypatch.delitem(isotonic.SOLVERS, "PAV")
+    assert isotonic.SOLVERS["PAV"] is ops.isotonic.PAV
+    for name in isotonic.SOLVERS.keys() - {"scalar equation", "Dykstra, 10 iterations"}:  # they take long to compile
+        monkeypatch.delitem(isotonic.SOLVERS, name)
     errors = isotonic.measure_errors(shape, [0.1], Contest())["rows"]
     monkeypatch.setattr(isotonic, "_LONGEST", 100)  # of a row that isotonic solvers are timed on
     times = isotonic.measure_times(shape, budget, Contest())["rows"]
@@ -19,7 +20,7 @@ def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     error = {row["way"]: row["max_abs_error"] for row in errors}
     assert set(error) == set(isotonic.SOLVERS)
     assert error["scalar equation"] < 1e-5
-    assert error["Dykstra, 10 iterations"] > error["Dykstra, 100 iterations"] > 1e-9
+    assert error["Dykstra, 10 iterations"] > 1e-5
 
 
 def test_every_way_is_drawn():

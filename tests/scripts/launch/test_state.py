@@ -59,11 +59,3 @@ def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_pat
     (tmp_path / "launch.json").write_text(json.dumps(record))
     assert bool(state.holder(training)) is held
     assert state.read(training) == state.State(word, "epoch 0/4", "no quota")
-
-
-def test_what_is_recorded_is_read_back(training, tmp_path):
-    (tmp_path / "summary.json").unlink()
-    state.record(training, state.FAILED, "no quota")
-    assert state.read(training) == state.State(state.FAILED, "epoch 0/4", "no quota")
-    table = state.table({"a": state.read(training)})
-    assert table == ["run  state   reached    last error", "a    failed  epoch 0/4  no quota"]

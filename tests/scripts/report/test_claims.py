@@ -16,45 +16,6 @@ def answers(finding):
     return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
-def solved(pav, dykstra):
-    """The times of two sizes."""
-    return [
-        {"way": way, "n": n, "k": n // 10, "lam": 1.0, "median_ms": milliseconds}
-        for n in (100, 1000)
-        for way, milliseconds in (("PAV", pav), ("Dykstra, 100 iterations", dykstra))
-    ]
-
-
-def off_by(errors):
-    """The errors of two sizes, by lam."""
-    ways = {"PAV": 0.0, "Dykstra, 100 iterations": 1.0}
-    return [
-        {"way": way, "n": n, "k": n // 10, "lam": lam, "max_abs_error": factor * error}
-        for n in (100, 1000)
-        for way, factor in ways.items()
-        for lam, error in errors.items()
-    ]
-
-
-def test_solvers_are_judged_on_accelerators_where_there_are_some(tmp_path):
-    write_bench(tmp_path, "isotonic", "cpu", rows=solved(1.0, 2.0))
-    finding = benchmarks.runtime(tmp_path)
-    assert (answers(finding), finding.on) == (("not possible here", "no"), "2 cores of Z80")
-    assert finding.tuned.number == "2 to 2 times as long"
-    write_bench(tmp_path, "isotonic", "tpu", rows=solved(2.0, 1.0))
-    finding = benchmarks.runtime(tmp_path)
-    assert (answers(finding), finding.on) == (("yes", None), "TPU v9")
-
-
-def test_convergence_is_judged_at_the_papers_lam_and_at_those_in_use(tmp_path):
-    write_bench(tmp_path, "exactness", "cpu", rows=off_by({0.1: 1e-7, 1.0: 0.3}))
-    assert answers(benchmarks.convergence(tmp_path)) == (None, "no")
-    write_bench(tmp_path, "exactness", "cpu", rows=off_by({1e-4: 1e-7, 0.01: 0.5, 0.1: 1e-7, 1.0: 0.3}))
-    finding = benchmarks.convergence(tmp_path)
-    assert answers(finding) == ("yes", "no")
-    assert (finding.as_stated.number, finding.tuned.number) == ("at 2 of 2 sizes", "in 2 of 4 cases, lam from 0.1")
-
-
 @pytest.mark.parametrize(
     ("platform", "size", "extra", "expected"),
     [

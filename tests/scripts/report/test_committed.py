@@ -1,21 +1,33 @@
 """All that is committed beside the runs (tables, answers, numbers in the text) is what the runs give; links lead on."""
 
+import functools
 import importlib
+import json
 import re
+from pathlib import Path
 
 import pytest
 
+from experiments.core.config import to_json
 from experiments.core.report import making
+from experiments.core.suite.plan import find
 from scripts.report import RESULTS, ROOT, operators, readme
 from scripts.report.claims import CLAIMS
 
-EXPERIMENTS = {
-    "mnist_pruning": ("mnist_pruning", "cifar100_pruning"),
-    "cifar100_vit": ("cifar100_vit", "cifar100_pretrained", "cifar100_last_block"),
-    "vmoe": ("vmoe", "vmoe_tokens"),
-    "vmoe_clusters": ("vmoe_clusters",),
+# By the directory of results, the experiment and the preset of its suite.
+PRESETS = {
+    "mnist_pruning": ("mnist_pruning", "full"),
+    "cifar100_pruning": ("mnist_pruning", "vit"),
+    "cifar100_vit": ("cifar100_vit", "small"),
+    "cifar100_pretrained": ("cifar100_vit", "pretrained"),
+    "cifar100_last_block": ("cifar100_vit", "last_block"),
+    "vmoe": ("vmoe", "buffers"),
+    "vmoe_tokens": ("vmoe", "longer"),
+    "vmoe_clusters": ("vmoe_clusters", "clusters"),
 }
-TABLES = {name: (RESULTS / name / "table.md").read_text() for names in EXPERIMENTS.values() for name in names}
+TABLES = {name: (RESULTS / name / "table.md").read_text() for name in PRESETS}
+# Fields that say how a run is computed, and are others today, or none.
+_COMPUTED = dict.fromkeys(("export_pictures", "eval_batch_size"))
 READMES = [ROOT / "README.md", *ROOT.glob("ops/README.md"), *ROOT.glob("scripts/**/README.md")]
 READMES += RESULTS.rglob("README.md")
 INTERVAL = re.compile(r"\d+\.\d+ ± \d+\.\d+")
@@ -51,14 +63,34 @@ def test_answers_and_blocks_are_those_that_the_results_give(findings):
     assert {name for text in texts.values() for name in re.findall(r"<!-- end of (.*) -->", text)} == set(made)
 
 
-@pytest.mark.parametrize(
-    ("experiment", "name"), [(experiment, name) for experiment, names in EXPERIMENTS.items() for name in names]
-)
-def test_a_table_is_that_of_its_runs(experiment, name):
-    report = importlib.import_module(f"experiments.{experiment}.report")
+@functools.cache
+def loaded(name):
+    """The report of an experiment, and its runs in a directory of results."""
+    report = importlib.import_module(f"experiments.{PRESETS[name][0]}.report")
     runs, problems = report.PRESENTATION.load(RESULTS / name)
     assert problems == []
+    return report, runs
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(name):
+    """Hence every method has the candidates, the length and the seeds that the committed comparisons gave it."""
+    experiment, preset = PRESETS[name]
+    suite = find(f"experiments.{experiment}.suite")
+    choices = json.loads((RESULTS / name / "choices.json").read_text())
+    committed = {run.name: run.config | _COMPUTED for run in loaded(name)[1]}
+    made = {}
+    for run in suite.presets[preset]():
+        setting = dict(choices[run.best_of]["setting"] if run.best_of else {}) | dict(run.setting)
+        made[run.name] = to_json(suite.config(run, Path("runs") / name, setting)) | _COMPUTED
+    assert made == committed
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_table_and_the_figures_are_those_of_their_runs(name):
+    report, runs = loaded(name)
     assert "\n".join(report.tables(runs, making.chosen(RESULTS / name))) == TABLES[name]
+    assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.svg")}
 
 
 @pytest.mark.parametrize("name", ["", *TABLES])

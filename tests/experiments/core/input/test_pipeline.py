@@ -110,9 +110,8 @@ def test_seeds_steps_and_rows_draw_anew():
     assert len(different) > 0.95 * 4 * 48
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_evaluation_shows_every_example_once_however_often(examples, workers):
-    stream = pipeline.evaluation_stream(_config(recipe="none", workers=workers), examples)
+def test_evaluation_shows_every_example_once_however_often(examples):
+    stream = pipeline.evaluation_stream(_config(recipe="none"), examples)
     batches = stream.open(0, np.arange(32))
     for _ in range(2):
         made = [batches.batch(step) for step in range(4)]
@@ -123,10 +122,9 @@ def test_evaluation_shows_every_example_once_however_often(examples, workers):
     batches.close()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_what_goes_wrong_in_a_worker_is_raised_here(examples, workers):
+def test_what_goes_wrong_in_a_worker_is_raised_here(examples):
     broken = InMemory(examples.arrays | {"image": examples.arrays["image"][:50]})
-    batches = _make(broken, workers=workers)
+    batches = _make(broken, workers=1)
     with pytest.raises(IndexError, match="out of bounds"):
         batches.batch(0)
     batches.close()

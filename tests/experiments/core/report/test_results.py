@@ -116,16 +116,6 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
     assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
 
 
-def test_runs_in_epochs_are_held_to_every_metric_too(tmp_path):
-    write_workdir(tmp_path / "sound", [[90.0, 90.0], [7.0, 8.0]])
-    write_workdir(tmp_path / "density", [[90.0, 90.0], [7.0, 8.0]])
-    path = Workdir(tmp_path / "density").summary
-    path.write_text(path.read_text().replace("0.1", "0.2"))
-    runs, problems = load(tmp_path)
-    assert [run.name for run in runs] == ["sound"]
-    assert [problem.name for problem in problems] == ["density"]
-
-
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
     write_steps(tmp_path / "other")
     write_workdir(tmp_path / "hard", [[90.0, 90.0], [7.0, 8.0]], method="hard")

@@ -85,14 +85,6 @@ def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
     assert before == {path: path.read_bytes() for path in files(copy.parent)}
 
 
-def test_those_without_a_checksum_were_not_saved_to_the_end(copy):
-    (copy / "30" / checkpoint.CHECKSUM).unlink()
-    assert restored(copy) == (20, [30])
-    (copy / "20" / checkpoint.CHECKSUM).unlink()
-    intact, damaged = checkpoint.find(copy)
-    assert (intact, [step for step, _ in damaged]) == (None, [30, 20])
-
-
 def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     flip(copy / "30" / "state" / "_METADATA", 9)
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()

@@ -1,4 +1,4 @@
-"""How several processes find each other, and their mistakes; what they train is in vmoe/test_suite.py."""
+"""How several processes find each other, and their mistakes; what they train is in test_two_processes.py."""
 
 import sys
 

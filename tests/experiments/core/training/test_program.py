@@ -4,7 +4,7 @@ import jax
 import pytest
 from jax.sharding import Mesh
 
-from configs import cifar100_vit, vmoe
+from configs import cifar100_vit
 from experiments.cifar100_vit.experiment import RECIPE as VIT
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset
@@ -13,7 +13,6 @@ from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import train
 from experiments.core.training.experiment import Setup
 from experiments.core.training.program import Program
-from experiments.vmoe.experiment import RECIPE as VMOE
 from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, toy_config
 
@@ -24,14 +23,13 @@ SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eva
 @pytest.mark.parametrize(
     ("recipe", "config", "fields"),
     [
-        (VMOE, vmoe.get_config("small,router=hard"), {"moe.blocks": (0,)}),
         (
             VIT,
             cifar100_vit.get_config("small"),
             {"input.augment_on": "host", "input.recipe": "none", "split": "validation", "validation_size": 300},
         ),
     ],
-    ids=["vmoe", "vit from the host"],
+    ids=["vit from the host"],
 )
 def test_without_data_the_program_is_the_same(recipe, config, fields):
     on_one_device(config, SMALL, fields)

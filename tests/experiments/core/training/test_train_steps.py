@@ -48,8 +48,31 @@ def one(directory):
     return metrics.read(directory / "metrics.jsonl")
 
 
-def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
+@pytest.fixture
+def compiled_before_rows(monkeypatch):
+    """How many programs have been compiled before each row."""
+    compiled, counted, show = [], [], Progress.show
+
+    def noted(event, seconds, **_):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    def shown(progress, row):
+        counted.append(len(compiled))
+        show(progress, row)
+
+    monkeypatch.setattr(Progress, "show", shown)
+    jax.monitoring.register_event_duration_secs_listener(noted)
+    yield counted
+    jax.monitoring.unregister_event_duration_listener(noted)
+
+
+def test_rows_say_what_was_learnt_at_which_rate_and_speed_and_nothing_is_compiled_between_them(
+    tmp_path, capsys, compiled_before_rows
+):
     rows = run(tmp_path / "w", steps=18)
+    assert compiled_before_rows[0] > 0
+    assert compiled_before_rows == [compiled_before_rows[0]] * len(rows)
     assert [row["step"] for row in rows] == [0, 4, 8, 12, 16, 18]
     assert rows[0]["train_loss"] == rows[0]["train_hidden"]["active"] == [None]
     assert rows[0]["learning_rate"] is rows[0]["performance"]["step_seconds"] is None
@@ -70,29 +93,6 @@ def test_rows_say_what_was_learnt_at_which_rate_and_speed(tmp_path, capsys):
     assert not (tmp_path / "w" / "params.npz").exists()  # unasked
 
 
-def test_nothing_is_compiled_in_the_time_that_is_counted(tmp_path, monkeypatch):
-    compiled, counted = [], []
-    show = Progress.show
-
-    def noted(event, seconds, **_):
-        if "backend_compile" in event:
-            compiled.append(event)
-
-    def shown(progress, row):
-        counted.append(len(compiled))
-        show(progress, row)
-
-    monkeypatch.setattr(Progress, "show", shown)
-    jax.clear_caches()
-    jax.monitoring.register_event_duration_secs_listener(noted)
-    try:
-        run(tmp_path / "w", steps=12, checkpoint_every=12)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(noted)
-    assert counted[0] > 0
-    assert counted == [counted[0]] * 4
-
-
 def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
     each_step = run(tmp_path / "w", eval_every=1, checkpoint_every=20)
     steps = np.asarray([row["train_loss"][0] for row in each_step[1:]])
@@ -103,7 +103,6 @@ def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
 @pytest.mark.parametrize(
     ("name", "recipe", "fields"),
     [
-        ("data", RECIPE, {"eval_batch_size": 128}),
         ("fsdp", STREAMED, {"accumulate": 4, "eval_batch_size": 128}),
         ("expert", RECIPE, {}),
     ],
@@ -123,7 +122,7 @@ NOISY = STREAM | {"checkpoint_every": 5}  # on the fifth step, rows on the fourt
 
 
 def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path):
-    """From several devices to one: vmoe/test_suite.py."""
+    """From several devices to one: test_two_processes.py."""
     whole = run(tmp_path / "whole", STREAMED, **NOISY)
     for step in sorted(random.Random(1).sample(range(4, 20), 2)):
         with pytest.raises(Killed):

@@ -19,14 +19,15 @@ MIXED = RNG.permutation(RNG.choice([-1, 1], N) * (0.1 + 8e-5 * np.arange(N) + 1e
 def gradient(w, lam, form="published_jacobian"):
     config = small_config("relaxed", density=K / N, lam__start=lam, form=form)
     weights = METHODS["relaxed"].make(config, 10).weights
-    return np.asarray(jax.grad(lambda w: jnp.vdot(weights(w, {}, jnp.float32(0), None), PULL))(jnp.float32(w)))
+    pulled = jax.jit(jax.grad(lambda w: jnp.vdot(weights(w, {}, jnp.float32(0), None), PULL)))
+    return np.asarray(pulled(jnp.float32(w)))
 
 
 def by_loops(w, lam):
     """In float64, block by block of the solution of the isotonic problem."""
     w = np.asarray(w, float)
     order = np.argsort(-np.abs(w))
-    kept = np.asarray(ops.topk_mag(jnp.float32(w), K, lam=lam), float)
+    kept = np.asarray(jax.jit(ops.topk_mag, static_argnums=1)(jnp.float32(w), K, lam=lam), float)
     solution = (np.abs(w) - lam * np.abs(kept))[order]
     blocks = np.split(order, 1 + np.flatnonzero(-np.diff(solution) > TOLERANCE))
     expected, selected = np.zeros(N), set(order[:K].tolist())
@@ -58,5 +59,7 @@ def test_forward_it_is_the_operator():
         METHODS["relaxed"].make(small_config("relaxed", form=form, **fields), 10).weights
         for form in ("operator", "published_jacobian")
     ]
-    exact, published = (weights(jnp.float32(MIXED), {}, jnp.float32(0), None) for weights in forms)
+    exact, published = jax.jit(lambda w: [weights(w, {}, jnp.float32(0), None) for weights in forms])(
+        jnp.float32(MIXED)
+    )
     np.testing.assert_array_equal(exact, published)
