@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import INTEGERS, check_axis, check_targets, check_whole, real
-from .interface.rowwise import FEATURES, rowwise
+from .interface import FEATURES, INTEGERS, check_axis, check_targets, check_whole, real, rowwise
 from .losses import is_class
 from .scalar.arithmetic import choose
 

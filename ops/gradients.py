@@ -6,7 +6,7 @@ from jax import Array
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from .interface.arguments import real
+from .interface import real
 
 
 def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .interface.arguments import check_whole, shown
+from .interface import check_whole, shown
 from .scalar.arithmetic import choose
 
 

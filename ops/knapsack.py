@@ -7,9 +7,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import arguments
-from .interface.arguments import Axis, check_where, floating, known
-from .interface.rowwise import broadcast, rowwise
+from . import interface
+from .interface import Axis, broadcast, check_where, floating, known, rowwise
 from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
 
@@ -61,8 +60,8 @@ def knapsack_mask(
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
-    arguments.check_one_of(k, density)
-    amounts = (("k", k, arguments.NON_NEGATIVE), ("density", density, arguments.SHARE))
+    interface.check_one_of(k, density)
+    amounts = (("k", k, interface.NON_NEGATIVE), ("density", density, interface.SHARE))
     budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
@@ -74,9 +73,9 @@ def knapsack_mask(
         x,
         axis=axis,
         aligned={"costs": costs, "caps": caps},
-        per_row=budget | {"lam": (lam, arguments.POSITIVE_STRENGTH)},
+        per_row=budget | {"lam": (lam, interface.POSITIVE_STRENGTH)},
         where=where,
-        p=arguments.check_p(p),
+        p=interface.check_p(p),
         unscaled=unscaled,
     )
 

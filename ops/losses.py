@@ -8,10 +8,9 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from . import interface
 from .gradients import envelope
-from .interface import arguments
-from .interface.arguments import Range
-from .interface.rowwise import FULL_PRECISION_ROWS, ROWS, rowwise
+from .interface import FULL_PRECISION_ROWS, ROWS, Range, rowwise
 from .scalar.arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
@@ -137,41 +136,41 @@ def _operate(
     **amount: ArrayLike,
 ) -> Array:
     """Returns the loss for ``amount``: one ``k``, or the ``weights`` of a mixture."""
-    arguments.check_choice("target", target, TARGETS)
-    arguments.check_choice("reduction", reduction, REDUCTIONS)
-    logits = arguments.floating(logits, "logits")
-    axis = arguments.check_axis(axis, logits.ndim, "logits")
+    interface.check_choice("target", target, TARGETS)
+    interface.check_choice("reduction", reduction, REDUCTIONS)
+    logits = interface.floating(logits, "logits")
+    axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    targets, single = arguments.check_targets("targets", targets, logits, axis)
-    per_row, aligned, constants = {"lam": (lam, arguments.STRENGTH)}, {}, {}
+    targets, single = interface.check_targets("targets", targets, logits, axis)
+    per_row, aligned, constants = {"lam": (lam, interface.STRENGTH)}, {}, {}
     if "k" in amount:
-        per_row["k"] = (amount["k"], arguments.UP_TO_N)
+        per_row["k"] = (amount["k"], interface.UP_TO_N)
     else:
-        weights = arguments.check_values("weights", amount["weights"], arguments.NON_NEGATIVE)
+        weights = interface.check_values("weights", amount["weights"], interface.NON_NEGATIVE)
         if weights.ndim != 1 or not 1 <= weights.size <= n:
             raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
         constants["weights"] = weights
     if ignore_index is not None:
-        ignore_index = arguments.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
+        ignore_index = interface.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
-        if arguments.known(targets):
+        if interface.known(targets):
             counted = np.asarray(targets)
             counted = counted if ignore_index is None else counted[counted != ignore_index]
-            arguments.check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
-        per_row["targets"] = (targets, arguments.INTEGERS)
+            interface.check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
+        per_row["targets"] = (targets, interface.INTEGERS)
     else:
         if targets.dtype != bool:
-            arguments.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
+            interface.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
                 raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
         aligned["targets"] = targets
-    if not arguments.known(label_smoothing) or np.any(label_smoothing != 0):
-        per_row["label_smoothing"] = (label_smoothing, arguments.SHARE)
+    if not interface.known(label_smoothing) or np.any(label_smoothing != 0):
+        per_row["label_smoothing"] = (label_smoothing, interface.SHARE)
     if example_weights is not None:
-        per_row["example_weights"] = (example_weights, arguments.NON_NEGATIVE)
+        per_row["example_weights"] = (example_weights, interface.NON_NEGATIVE)
     if class_weights is not None:
-        constants["class_weights"] = arguments.check_values("class_weights", class_weights, arguments.NON_NEGATIVE)
+        constants["class_weights"] = interface.check_values("class_weights", class_weights, interface.NON_NEGATIVE)
         if np.shape(class_weights) != (n,):
             raise ValueError(
                 f"class_weights must have shape ({n},), one per class, got shape {np.shape(class_weights)}"
@@ -187,7 +186,7 @@ def _operate(
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
         loss=_loss_of_rows if "k" in amount else _mixture_of_rows,
-        equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
+        equation=Equation(interface.check_p(p), zero=interface.rows_with_zero_lam(lam)),
         smooth=target == "smooth",
         ignore_index=ignore_index,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
-from .interface.arguments import shown
+from .interface import shown
 from .scalar.arithmetic import choose
 
 Entrywise = Callable[[Array], Array]

@@ -6,8 +6,20 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface.arguments import TINY, Axis, Range, check_axes, check_values, floating, known, shown, size_along
-from .interface.rowwise import ROWS, amount, rowwise
+from .interface import (
+    ROWS,
+    TINY,
+    Axis,
+    Range,
+    amount,
+    check_axes,
+    check_values,
+    floating,
+    known,
+    rowwise,
+    shown,
+    size_along,
+)
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import TwoFloat, choose, row_sum
 from .scalar.rootfinding import End, Evaluation, find_root

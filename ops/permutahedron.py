@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface.arguments import SHARE, STRENGTH, Axis, check_axes, check_p, floating, size_along
-from .interface.rowwise import ROWS, rowwise
+from .interface import ROWS, SHARE, STRENGTH, Axis, check_axes, check_p, floating, rowwise, size_along
 from .isotonic.problem import Problem, descending
 from .isotonic.solvers import Solver, SolverName, as_solver, solve
 from .nonlinearities import IDENTITY

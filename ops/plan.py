@@ -7,9 +7,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from .interface import arguments
-from .interface.arguments import Range
-from .interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, broadcast, rowwise
+from . import interface
+from .interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, Range, broadcast, rowwise
 from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
@@ -87,29 +86,29 @@ def topk_plan(
     Array([[0., 1., 0.],
            [1., 0., 0.]], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     if not (isinstance(axis, tuple) and len(axis) == 2):
-        raise ValueError(f"axis must be two integers, got {arguments.shown(axis)}")
-    arguments.check_axes(axis, x.ndim)
+        raise ValueError(f"axis must be two integers, got {interface.shown(axis)}")
+    interface.check_axes(axis, x.ndim)
     row, column = (one % x.ndim for one in axis)
-    dtype = arguments.working_dtype(x.dtype)
+    dtype = interface.working_dtype(x.dtype)
     if tol is None:
         tol = 1e-9 if dtype == jnp.float64 else 1e-4
-    k = arguments.check_values("k", k, arguments.UP_TO_N, x.shape[column], column, dtype)
-    limit = arguments.check_values("limit", limit, arguments.NON_NEGATIVE)
+    k = interface.check_values("k", k, interface.UP_TO_N, x.shape[column], column, dtype)
+    limit = interface.check_values("limit", limit, interface.NON_NEGATIVE)
     return rowwise(
         _plans,
         x,
         axis=axis,
         aligned={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
         per_row={
-            "lam": (lam, arguments.POSITIVE_STRENGTH),
-            "max_iter": (arguments.check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
-            "tol": (tol, arguments.NON_NEGATIVE),
+            "lam": (lam, interface.POSITIVE_STRENGTH),
+            "max_iter": (interface.check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
+            "tol": (tol, interface.NON_NEGATIVE),
         },
         where=where,
         returns=TopkPlan(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS),
-        p=arguments.check_p(p),
+        p=interface.check_p(p),
         # A matrix without entries is traced with one entry.
         shape=(max(x.shape[min(row, column)], 1), max(x.shape[max(row, column)], 1)),
         turned=column < row,
@@ -118,7 +117,7 @@ def topk_plan(
 
 def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
     """Returns one value per row or column, with an axis of size 1 that broadcasts along the other dimension."""
-    value = broadcast(value, arguments.batch_shape(x, (axis,)), name, f"x without axis {axis}")
+    value = broadcast(value, interface.batch_shape(x, (axis,)), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
 

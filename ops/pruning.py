@@ -17,10 +17,10 @@ from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
+from . import interface
 from .gradients import straight_through
 from .groups import NM, Groups, check_groups
-from .interface import arguments
-from .interface.rowwise import spec_of
+from .interface import spec_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE
 from .trees import Include, Tree, competitors, is_array, select_in_tree
@@ -122,19 +122,19 @@ class Pruner:
     stacked: Include | None = None
 
     def __post_init__(self) -> None:
-        arguments.check_p(self.p)
+        interface.check_p(self.p)
         if not callable(self.lam):
-            arguments.check_values("lam", self.lam, arguments.STRENGTH)
-        arguments.check_one_of(self.k, self.density)
+            interface.check_values("lam", self.lam, interface.STRENGTH)
+        interface.check_one_of(self.k, self.density)
         if self.density is not None and not callable(self.density):
-            arguments.check_scalar("density", self.density, arguments.SHARE)
+            interface.check_scalar("density", self.density, interface.SHARE)
         if self.k is not None and not callable(self.k):
-            arguments.check_scalar("k", self.k, arguments.NON_NEGATIVE)
+            interface.check_scalar("k", self.k, interface.NON_NEGATIVE)
         check_groups(self.groups)
         for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):
-                raise ValueError(f"{name} must be a function of key path and leaf, got {arguments.shown(predicate)}")
+                raise ValueError(f"{name} must be a function of key path and leaf, got {interface.shown(predicate)}")
 
     def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
         """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
@@ -173,7 +173,7 @@ class Pruner:
         Returns:
           A pytree like ``params``.
         """
-        arguments.check_choice("format", format, ("dense", "bcoo"))
+        interface.check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
         hard = self._solve(params, self._amount(step), None, leaves)
         self._warn_of_empty(_kept(hard, leaves))
@@ -212,7 +212,7 @@ class Pruner:
         unit = "entries" if self.groups is None else "groups"
 
         def budget(size: int) -> str:
-            number = arguments.share_of(value, size, np.dtype(np.float32)) if name == "density" else value
+            number = interface.share_of(value, size, np.dtype(np.float32)) if name == "density" else value
             return f"{float(number):,.6g} of {size:,}"
 
         kept = {}

@@ -11,8 +11,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from .interface import arguments
-from .interface.rowwise import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
+from . import interface
+from .interface import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
@@ -58,17 +58,17 @@ def soft_topk(
     >>> weights, indices, float(overflow)
     (Array([1.  , 0.75], dtype=float32), Array([1, 2], dtype=int32), 0.25)
     """
-    x = arguments.floating(x)
-    n = x.shape[arguments.check_axis(axis, x.ndim)]
+    x = interface.floating(x)
+    n = x.shape[interface.check_axis(axis, x.ndim)]
     return rowwise(
         _in_slots,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), arguments.UP_TO_N), "lam": (lam, arguments.STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
-        equation=Equation(arguments.check_p(p), zero=arguments.rows_with_zero_lam(lam)),
-        num_slots=arguments.check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
+        equation=Equation(interface.check_p(p), zero=interface.rows_with_zero_lam(lam)),
+        num_slots=interface.check_whole("num_slots", num_slots, 1, n, f"in [1, {n}], the size along axis {axis}"),
     )
 
 
@@ -105,7 +105,7 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
     Array([[3., 4.],
            [3., 4.]], dtype=float32)
     """
-    values, indices = arguments.real(values, "values"), _whole(indices)
+    values, indices = interface.real(values, "values"), _whole(indices)
     if values.ndim < 2:
         raise ValueError(f"values must have shape (*batch, n, width), got {values.shape}")
     batch = values.shape[:-2]
@@ -148,21 +148,21 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
            [0., 0.],
            [1., 1.]], dtype=float32)
     """
-    outputs, weights = arguments.floating(outputs, "outputs"), arguments.real(weights, "weights")
+    outputs, weights = interface.floating(outputs, "outputs"), interface.real(weights, "weights")
     indices = _whole(indices)
     if outputs.shape[:-1] != indices.shape or not outputs.ndim:
         raise ValueError(f"outputs must have the shape of indices, {indices.shape}, and a width, got {outputs.shape}")
     if weights.shape != indices.shape:
         raise ValueError(f"weights must have the shape of indices, {indices.shape}, got {weights.shape}")
-    n = arguments.check_whole("n", n, 1, np.inf, "at least 1")
+    n = interface.check_whole("n", n, 1, np.inf, "at least 1")
     most = indices.ndim
-    batch_dims = arguments.check_whole("batch_dims", batch_dims, 0, most, f"in [0, {most}], the dimensions of indices")
+    batch_dims = interface.check_whole("batch_dims", batch_dims, 0, most, f"in [0, {most}], the dimensions of indices")
     return _scattered(outputs, indices, weights, n=n, batch_dims=batch_dims)
 
 
 @functools.partial(jax.jit, static_argnames=("n", "batch_dims"))
 def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int, batch_dims: int) -> Array:
-    dtype, width = arguments.working_dtype(outputs.dtype), outputs.shape[-1]
+    dtype, width = interface.working_dtype(outputs.dtype), outputs.shape[-1]
 
     def apply(outputs: Array, indices: Array, weights: Array) -> Array:
         weighed = (outputs.astype(dtype) * weights.astype(dtype)[..., None]).reshape(-1, width)
@@ -179,7 +179,7 @@ def _in_batches(function: Callable[..., Array], dimensions: int) -> Callable[...
 
 
 def _whole(indices: ArrayLike) -> Array:
-    indices = arguments.real(indices, "indices")
+    indices = interface.real(indices, "indices")
     if not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise ValueError(f"indices must be integers, got {arguments.shown(indices)}")
+        raise ValueError(f"indices must be integers, got {interface.shown(indices)}")
     return indices

@@ -5,8 +5,18 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import INTEGERS, STRENGTH, Range, check_axis, check_p, check_targets, check_values, floating
-from .interface.rowwise import ROWS, rowwise
+from .interface import (
+    INTEGERS,
+    ROWS,
+    STRENGTH,
+    Range,
+    check_axis,
+    check_p,
+    check_targets,
+    check_values,
+    floating,
+    rowwise,
+)
 from .losses import is_class, regularisation, topk_fenchel_young_loss
 from .scalar.arithmetic import choose
 from .topk import topk_mask

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import arguments
-from .interface.arguments import Axis, AxisName
-from .interface.rowwise import amount, rowwise
+from . import interface
+from .interface import Axis, AxisName, amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
 from .isotonic.solvers import Solver as IsotonicSolver
@@ -205,7 +204,7 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
-    per_row = {"temperature": (temperature, arguments.POSITIVE_STRENGTH)}
+    per_row = {"temperature": (temperature, interface.POSITIVE_STRENGTH)}
     return rowwise(_sparsemax, x, axis=axis, per_row=per_row, where=where)
 
 
@@ -268,21 +267,21 @@ def _operate(
     solver: Solver = "threshold",
     debias: bool = False,
 ) -> Array:
-    p = arguments.check_p(p)
+    p = interface.check_p(p)
     if isinstance(solver, str):
-        arguments.check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
+        interface.check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
     method = _METHODS.get(solver) if isinstance(solver, str) else None
     isotonic = None if method else as_solver(solver, p)
     if method in (None, "kernel") and axis_name is not None:
         raise ValueError(f"axis_name must be None unless solver is 'threshold' or 'loop', got {axis_name!r}")
-    equation = Equation(p, phi, Rows(-1, axis_name), arguments.rows_with_zero_lam(lam), method or "auto")
-    x = arguments.real(x)
-    allowed = arguments.WHOLE_UP_TO_N if whole else arguments.UP_TO_N
-    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, arguments.STRENGTH)}
-    size = arguments.size_along(x.shape, arguments.check_axes(axis, x.ndim))
-    if method == "kernel" and (reason := why_not(size, arguments.working_dtype(x.dtype))):
+    equation = Equation(p, phi, Rows(-1, axis_name), interface.rows_with_zero_lam(lam), method or "auto")
+    x = interface.real(x)
+    allowed = interface.WHOLE_UP_TO_N if whole else interface.UP_TO_N
+    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, interface.STRENGTH)}
+    size = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
+    if method == "kernel" and (reason := why_not(size, interface.working_dtype(x.dtype))):
         raise ValueError(f"x must have {reason}, for solver='kernel'")
-    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and arguments.is_wide(x.dtype):
+    if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and interface.is_wide(x.dtype):
         return _hard_topk_of_integers(
             x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
         )

@@ -12,10 +12,9 @@ from jax import Array
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
+from . import interface
 from .groups import NM, Channels, Groups, Whole, check_groups, rescaled, scaled, sizes, spread  # noqa: F401 (Channels is in an example)
-from .interface import arguments
-from .interface.arguments import AxisName, Range
-from .interface.rowwise import on_mesh, spec_of
+from .interface import AxisName, Range, on_mesh, spec_of
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
@@ -230,11 +229,11 @@ def select_in_tree(
     A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
     leaf of its own, and with ``per_leaf`` it has a budget of its own.
     """
-    p, whole, name = arguments.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
+    p, whole, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
-    lam_scalar = arguments.check_scalar("lam", lam, arguments.STRENGTH)
-    arguments.check_one_of(k, density)
-    share = None if density is None else arguments.check_scalar("density", density, arguments.SHARE)
+    lam_scalar = interface.check_scalar("lam", lam, interface.STRENGTH)
+    interface.check_one_of(k, density)
+    share = None if density is None else interface.check_scalar("density", density, interface.SHARE)
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
@@ -246,7 +245,7 @@ def select_in_tree(
             if phi != HALF_SQUARE and isinstance(leaf, int | float):
                 results[index] = jnp.ones_like(leaf)
             continue
-        array = arguments.real(leaf, f"{name}{jax.tree_util.keystr(path)}")
+        array = interface.real(leaf, f"{name}{jax.tree_util.keystr(path)}")
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
             layered.append(stacked is not None and stacked(path, leaf))
             shape = array.shape[1:] if layered[-1] else array.shape
@@ -265,24 +264,24 @@ def select_in_tree(
     # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
     parts = tuple(_part(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
-    numbers = [arguments.size_along((part.width,), (0,), rows.axis_name) for part in parts]
-    arguments.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
+    numbers = [interface.size_along((part.width,), (0,), rows.axis_name) for part in parts]
+    interface.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
     if density is None or share is None:
         amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
-    elif not arguments.known(density):
+    elif not interface.known(density):
         amounts = (share,)
     elif rows.axis is None:
-        amounts = (arguments.share_of(density, sum(numbers), _working_dtype(leaves)),)
+        amounts = (interface.share_of(density, sum(numbers), _working_dtype(leaves)),)
     else:
         sizes_and_leaves = zip(numbers, leaves, strict=True)
-        amounts = tuple(arguments.share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
+        amounts = tuple(interface.share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
     kept = _compiled(
         leaves,
         amounts,
         lam_scalar,
-        is_share=share is not None and not arguments.known(density),
-        equation=Equation(p, phi, rows, arguments.rows_with_zero_lam(lam)),
+        is_share=share is not None and not interface.known(density),
+        equation=Equation(p, phi, rows, interface.rows_with_zero_lam(lam)),
         parts=parts,
         debias=bool(debias),
     )
@@ -320,7 +319,7 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
         largest = min(numbers)
         of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
-    given = arguments.check_values("k", k, limits, n=largest, dtype=dtype)
+    given = interface.check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
     return jnp.asarray(given.astype(dtype) if isinstance(given, np.ndarray) else given)
@@ -328,7 +327,7 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
     """Returns the widest working dtype of the leaves; unlike promotion, this is allowed in strict mode, too."""
-    return max((arguments.working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
+    return max((interface.working_dtype(leaf.dtype) for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
 @functools.partial(jax.jit, static_argnames=("is_share", "equation", "parts", "debias"))
@@ -354,10 +353,10 @@ def _compiled(
         """Returns the operator of leaves that compete with each other, or of one leaf."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
-        size = arguments.size_along((width,), (0,), equation.rows.axis_name)
-        k, lam = amount.astype(dtype), arguments.strength(lam.astype(dtype))
+        size = interface.size_along((width,), (0,), equation.rows.axis_name)
+        k, lam = amount.astype(dtype), interface.strength(lam.astype(dtype))
         if is_share:
-            k = jnp.asarray(arguments.share_of(amount, size, dtype))
+            k = jnp.asarray(interface.share_of(amount, size, dtype))
         working = tuple(leaf.astype(dtype) for leaf in leaves)
         competing = tuple(_competing(x, part.groups, signed) for x, part in zip(working, parts, strict=True))
         rows = competing

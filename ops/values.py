@@ -5,8 +5,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .gradients import envelope
-from .interface.arguments import STRENGTH, UP_TO_N, Axis, check_p, floating, rows_with_zero_lam
-from .interface.rowwise import ROWS, amount, rowwise
+from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, floating, rows_with_zero_lam, rowwise
 from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose, row_sum
 from .scalar.equation import Equation

@@ -31,7 +31,7 @@ import optax
 import ops
 from experiments.core.kinds import Kinds
 from experiments.vision import losses as others
-from ops.interface import arguments
+from ops import interface
 from ops.losses import TARGETS, Target
 
 SMOOTHING = 0.1  # of xent_smoothed: the share of the target that all classes have in common
@@ -114,11 +114,11 @@ def fine_tuning_loss(
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
     """
-    arguments.check_choice("name", name, tuple(LOSSES))
-    arguments.check_choice("target", target, TARGETS)
-    p = arguments.check_p(p)
-    arguments.check_values("k", k, arguments.Range("at least 1", 1))
-    arguments.check_values("lam", lam, arguments.NON_NEGATIVE)
+    interface.check_choice("name", name, tuple(LOSSES))
+    interface.check_choice("target", target, TARGETS)
+    p = interface.check_p(p)
+    interface.check_values("k", k, interface.Range("at least 1", 1))
+    interface.check_values("lam", lam, interface.NON_NEGATIVE)
     if np.isnan(lam):  # operators let it pass
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if name in ("smooth_svm", "sorted_xent") and lam == 0:

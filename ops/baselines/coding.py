@@ -26,9 +26,8 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
-from ..interface import arguments
-from ..interface.arguments import Range
-from ..interface.rowwise import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
+from .. import interface
+from ..interface import FEATURES, ROWS, Range, on_mesh, rowwise, spec_of, varying_as
 from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
@@ -39,7 +38,7 @@ _matmul = functools.partial(jnp.matmul, precision="highest")
 
 def _check_dictionary(dictionary: ArrayLike, x: Array) -> Array:
     """Returns the dictionary `(features, atoms)` as a floating array, for vectors `x` of shape `(..., features)`."""
-    dictionary = arguments.floating(dictionary, "dictionary")
+    dictionary = interface.floating(dictionary, "dictionary")
     if dictionary.ndim != 2 or 0 in dictionary.shape:
         raise ValueError(f"dictionary must have the shape (features, atoms), none 0, got shape {dictionary.shape}")
     if x.ndim == 0 or x.shape[-1] != dictionary.shape[0]:
@@ -69,13 +68,13 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
     9.0
     """
-    dictionary = arguments.floating(dictionary, "dictionary")
+    dictionary = interface.floating(dictionary, "dictionary")
     _check_dictionary(dictionary, dictionary.T)
     return on_mesh(_squared_norm, PartitionSpec())(dictionary)
 
 
 def _squared_norm(dictionary: Array) -> Array:
-    wide = lax.stop_gradient(dictionary.astype(arguments.working_dtype(dictionary.dtype)))
+    wide = lax.stop_gradient(dictionary.astype(interface.working_dtype(dictionary.dtype)))
     slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of the decomposition
     return slack * jnp.square(jnp.linalg.norm(wide, 2))
 
@@ -94,7 +93,7 @@ def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> A
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     return x * jax.nn.sigmoid(sharpness * (jnp.abs(x) - threshold))
 
 
@@ -106,7 +105,7 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))
     return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())
@@ -133,8 +132,8 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
     >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
     Array([1.5, 0.5], dtype=float32)
     """
-    x = arguments.floating(x)
-    lam, dictionary = arguments.check_scalar("lam", lam, arguments.POSITIVE), _check_dictionary(dictionary, x)
+    x = interface.floating(x)
+    lam, dictionary = interface.check_scalar("lam", lam, interface.POSITIVE), _check_dictionary(dictionary, x)
     return rowwise(_ridge, x, axis=-1, constants={"dictionary": dictionary, "lam": lam}, returns=FEATURES)
 
 
@@ -336,19 +335,19 @@ def sparse_code(
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
     """
-    arguments.check_choice("solver", solver, ("fista", "ista", "homotopy"))
-    x = arguments.floating(x)
+    interface.check_choice("solver", solver, ("fista", "ista", "homotopy"))
+    x = interface.floating(x)
     return rowwise(
         _coded,
         x,
         axis=-1,
-        per_row={"lam": (lam, arguments.POSITIVE)},
+        per_row={"lam": (lam, interface.POSITIVE)},
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "step": None if step is None else arguments.check_scalar("step", step, arguments.POSITIVE),
-            "stages": arguments.check_scalar("stages", stages, Range("at least 1", 1)),
-            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
-            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
+            "step": None if step is None else interface.check_scalar("step", step, interface.POSITIVE),
+            "stages": interface.check_scalar("stages", stages, Range("at least 1", 1)),
+            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
+            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
         returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
@@ -457,15 +456,15 @@ def scale_free_attention(
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).weights.round(2)
     Array([1., 0.], dtype=float32)
     """
-    x = arguments.floating(x)
+    x = interface.floating(x)
     return rowwise(
         _attended,
         x,
         axis=-1,
         constants={
             "dictionary": _check_dictionary(dictionary, x),
-            "tolerance": arguments.check_scalar("tolerance", tolerance, arguments.NON_NEGATIVE),
-            "max_iterations": arguments.check_scalar("max_iterations", max_iterations, arguments.NON_NEGATIVE),
+            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
+            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
         },
         returns=ScaleFreeAttention(FEATURES, ROWS, ROWS, ROWS),
     )
@@ -528,8 +527,8 @@ def sparsemax_attention(
     >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
     Array([[5.2928934]], dtype=float32)
     """
-    query, keys = arguments.floating(query, "query"), arguments.floating(keys, "keys")
-    values = arguments.floating(values, "values")
+    query, keys = interface.floating(query, "query"), interface.floating(keys, "keys")
+    values = interface.floating(values, "values")
     if query.ndim < 2:
         raise ValueError(f"query must have the shape (..., queries, features), got shape {query.shape}")
     batch, features = query.shape[:-2], query.shape[-1]
@@ -540,12 +539,12 @@ def sparsemax_attention(
     *places, _ = spec_of(query)
     last = spec_of(values)[-1]
     spec = PartitionSpec(*places, None if last in places else last)
-    present = None if where is None else jnp.asarray(arguments.check_where(where))
+    present = None if where is None else jnp.asarray(interface.check_where(where))
     return on_mesh(_attend, spec)(query, keys, values, present)
 
 
 def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
-    dtype = arguments.working_dtype(query.dtype)
+    dtype = interface.working_dtype(query.dtype)
     scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
     one = min(1, scores.shape[-1])  # of no keys none can be attended to
     weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
@@ -582,9 +581,9 @@ class Lista:
     sharpness: float = 10.0
 
     def __post_init__(self) -> None:
-        arguments.check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
-        arguments.check_whole("layers", self.layers, 1, float("inf"), "at least 1")
-        arguments.check_scalar("lam", self.lam, arguments.POSITIVE)
+        interface.check_choice("shrinkage", self.shrinkage, ("soft", "sigshrink"))
+        interface.check_whole("layers", self.layers, 1, float("inf"), "at least 1")
+        interface.check_scalar("lam", self.lam, interface.POSITIVE)
 
     def _step(self, dtype: Any) -> Array:
         return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
@@ -601,9 +600,9 @@ class Lista:
 
     def __call__(self, parameters: dict[str, Array], x: ArrayLike) -> Array:
         """Returns codes `(..., atoms)` of vectors `(..., features)`, in the dtype of `x`."""
-        x = arguments.floating(x)
+        x = interface.floating(x)
         _check_dictionary(self.dictionary, x)
-        dtype = arguments.working_dtype(x.dtype)
+        dtype = interface.working_dtype(x.dtype)
         encoder, lateral, threshold = (parameters[name].astype(dtype) for name in ("encoder", "lateral", "threshold"))
         steepness = self.sharpness / (self.lam * self._step(dtype))
 

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface.arguments import POSITIVE, check_scalar, floating, working_dtype
+from ..interface import POSITIVE, check_scalar, floating, working_dtype
 
 # The values of the experiments of Louizos et al.
 TEMPERATURE = 2 / 3

@@ -4,8 +4,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface.arguments import POSITIVE_STRENGTH, Axis, check_p, floating, known
-from ..interface.rowwise import rowwise
+from ..interface import POSITIVE_STRENGTH, Axis, check_p, floating, known, rowwise
 from ..nonlinearities import Nonlinearity, nonlinearity
 from .problem import Problem
 from .solvers import REPORT, Solution, Solver, SolverName, as_solver, solve

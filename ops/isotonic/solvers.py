@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..interface.arguments import check_choice, check_whole, shown
-from ..interface.rowwise import ENTRIES, FULL_PRECISION_ROWS, ROWS, varying_as
+from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_whole, shown, varying_as
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
@@ -80,7 +79,7 @@ class Solution(NamedTuple):
     converged: Array
 
 
-# The kinds of its fields, for `ops.interface.rowwise`.
+# The kinds of its fields, for `ops.interface`.
 REPORT = Solution(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS)
 
 

@@ -4,8 +4,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ..interface.arguments import POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating
-from ..interface.rowwise import ENTRIES, rowwise
+from ..interface import ENTRIES, POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating, rowwise
 from ..nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ..scalar.arithmetic import choose
 from ..scalar.equation import Equation

@@ -19,7 +19,7 @@ def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> A
     """Returns ``jnp.where(condition, a, b)`` in two equations of a program; ``jnp.where`` takes four and a call.
 
     An operator makes about a hundred such choices, and the time to trace, differentiate and compile a program grows
-    with its equations. Only for arrays inside ``ops.interface.rowwise``, which carry no sharding.
+    with its equations. Only for arrays inside ``ops.interface``, which carry no sharding.
 
     Args:
       condition: boolean array.

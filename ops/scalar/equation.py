@@ -26,8 +26,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.arguments import ZeroLam
-from ..interface.rowwise import varying_as
+from ..interface import ZeroLam, varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
 from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .rows import Rows

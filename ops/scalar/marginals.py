@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface.rowwise import varying_as
+from ..interface import varying_as
 from .arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift, two_sum
 from .equation import Equation
 from .threshold import threshold

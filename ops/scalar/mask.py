@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
-from ..interface.rowwise import varying_as
+from ..interface import varying_as
 from .arithmetic import TwoFloat, choose
 from .equation import Equation, broadcast_where, dense, selection
 from .rows import Rows, rows_without_derivative

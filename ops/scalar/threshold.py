@@ -298,23 +298,24 @@ def threshold(
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
     by_hand = equation.method == "kernel"
+    read, scale = given or (entries, None)
+
+    def unsigned(x: Array) -> Array:
+        return equation.unsigned(x if scale is None else x * scale) if given else x
+
+    rows = None if by_hand else vector_rows(equation.rows, unsigned, read)
+    if rows is not None:
+        return solve(read, k, lam, rows)
     platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
     if not platforms:
-        read, scale = given or (entries, None)
-
-        def unsigned(x: Array) -> Array:
-            return equation.unsigned(x if scale is None else x * scale) if given else x
-
-        rows = vector_rows(equation.rows, unsigned, read)
-        return solve(entries, k, lam, equation.rows) if rows is None else solve(read, k, lam, rows)
+        return solve(entries, k, lam, equation.rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
 
     def keys(x: Array, k: Array, lam: Array, *scale: Array) -> Array:
         return equation.keys(x * scale[0] if scale else x, lam) if given else x
 
-    ((s,), scale) = given or (entries, None)
     scalars = (k, lam) if scale is None else (k, lam, scale)
-    return solve_in_kernel(s, scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
+    return solve_in_kernel(read[0], scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)

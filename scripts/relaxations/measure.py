@@ -35,7 +35,7 @@ _MOST_PAIRS = 10**9  # k n of a row, of what takes so many operations
 
 
 def group(scale: str) -> Group:
-    """Cases: masks and gradients of each relaxation, times at each size, nearest neighbours with each."""
+    """Cases: masks and gradients of each relaxation, nearest neighbours with each, and last the times at each size."""
     small = scale == "small"
     shape, samples = (Shape(4, 50, 5), 200) if small else (_ROWS, _REFERENCE_SAMPLES)
     widths = (0.1, 0.3) if small else WIDTHS
@@ -54,10 +54,10 @@ def group(scale: str) -> Group:
     for name in RELAXATIONS:
         measure = functools.partial(_quality, name, shape, widths, samples)
         cases.append(Case(f"masks and gradients, {name}", measure, 1.0))
-    cases += [Case(f"times, {one}", functools.partial(_times, one, budget), 6.0) for one in timed]
     for name in (neighbours.UNTRAINED, *RELAXATIONS):
         measure = functools.partial(neighbours.measure, name, learning)
         cases.append(Case(f"nearest neighbours, {name}", measure, 10.0))
+    cases += [Case(f"times, {one}", functools.partial(_times, one, budget), 6.0) for one in timed]
     return Group(settings, cases)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
-from ops.interface.arguments import share_of
+from ops.interface import share_of
 from tests.ops import oracles
 
 X = oracles.samples((4, 6, 6), dtype=np.float32)  # the last two as long: rows along either compile one program

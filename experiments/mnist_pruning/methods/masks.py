@@ -84,7 +84,7 @@ MASK_STRAIGHT_THROUGH = PruningMethod(
     validate=_validate,
     keeps_all=False,
 )
-# The same with entropic optimal transport (Cuturi et al. 2019). A step takes many times as long as with the others.
+# The same with entropic optimal transport (Cuturi et al. 2019).
 OT_STRAIGHT_THROUGH = PruningMethod(
     lambda config, total_steps: _behind_hard(mask_of("entropic_ot", config.ot.epsilon), config.density),
     reads=("ot",),

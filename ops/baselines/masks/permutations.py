@@ -3,7 +3,7 @@
 Row ``i`` of the matrix of SoftSort (Prillo and Eisenschlos, 2020) is ``softmax_j(-|s_i - x_j| / temperature)``, with
 ``s`` the entries in descending order: their definition with the absolute difference as distance. The matrix is not
 formed: the sums over ``j`` that normalise its rows, and the sums over ``i`` that make the mask, are both sums of
-``exp(-distance / temperature)``, taken in O(n log n) (``shared.sum_above``).
+``exp(-distance / temperature)``, taken in O(n log n) (``_sum_above``).
 
 Row ``i`` of the matrix of NeuralSort (Grover, Wang, Zweig and Ermon, 2019) is
 
@@ -18,10 +18,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
+from ...interface import POSITIVE, UP_TO_N, Axis, check_axes, check_whole, floating, size_along
 from ...isotonic.problem import descending
 from ...scalar.arithmetic import choose
-from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of
+from .shared import FAR, finite, finite_above, mask_rows, unit_of
 
 # How many entries of NeuralSort's matrix are in memory at a time.
 _CHUNK_ENTRIES = 2**20
@@ -55,12 +55,38 @@ def _softsort(x: Array, k: Array, temperature: Array) -> Array:
 
     def sums(weights: Array) -> Array:
         """Returns the sums of ``w_i exp(-|s_i - s_j| / temperature)`` over all ``i``."""
-        both = sum_above(weights, s, temperature) + sum_below(weights, s, temperature)
-        return both - weights  # each of the two counts the entry itself
+        from_below = _sum_above(weights[:, ::-1], -s[:, ::-1], temperature)[:, ::-1]
+        return _sum_above(weights, s, temperature) + from_below - weights  # each of the two counts the entry itself
 
     rank = jnp.arange(x.shape[-1], dtype=x.dtype)[None, :]
     normaliser = choose(present > 0, sums(present), 1.0)
     return restore(present * sums(present * jnp.clip(k - rank, 0.0, 1.0) / normaliser))
+
+
+def _sum_above(weights: Array, s: Array, temperature: Array) -> Array:
+    """Returns ``sum_{i <= j} w_i exp(-(s_i - s_j) / temperature)``, ``(rows, n)``, for finite descending rows ``s``.
+
+    The sum over the 2h entries that end with ``j`` is that over the h entries that end with ``j``, plus that over the h
+    entries that end with ``j - h`` times ``exp(-(s_{j-h} - s_j) / temperature)``. So h doubles until it reaches n. All
+    factors are between 0 and 1: nothing overflows, and rounding errors grow only with log n. Takes O(n log n) time and
+    O(n) memory; O(n log n) memory in reverse mode.
+    """
+    n = s.shape[-1]
+    # Padding before the first entry has weight 0, and a difference of the right sign.
+    padded = jnp.concatenate([jnp.broadcast_to(s[:, :1], s.shape), s], axis=-1)
+
+    # Reverse mode recomputes the factors; storing them would take several more arrays for each h.
+    @jax.checkpoint
+    def double(total: Array, h: Array) -> Array:
+        def earlier(array: Array) -> Array:
+            return lax.dynamic_slice_in_dim(array, n - h, n, axis=1)
+
+        # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
+        away = jnp.minimum(earlier(padded) - s, FAR * temperature) / temperature
+        return total + jnp.exp(-away) * earlier(jnp.pad(total, ((0, 0), (n, 0))))
+
+    shifts = 2 ** jnp.arange((n - 1).bit_length(), dtype=jnp.int32)
+    return lax.scan(lambda total, h: (double(total, h), None), weights, shifts)[0]
 
 
 def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:

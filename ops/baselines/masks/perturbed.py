@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface.arguments import POSITIVE, WHOLE_UP_TO_N, Axis, check_whole
+from ...interface import POSITIVE, WHOLE_UP_TO_N, Axis, check_whole
 from ...scalar.arithmetic import choose
 from ...scalar.mask import hard_selection
 from .shared import mask_rows

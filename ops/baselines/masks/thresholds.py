@@ -1,7 +1,7 @@
 """Masks ``F((x_i - tau) / temperature)``, with a distribution function ``F`` and ``tau`` such that they sum to ``k``.
 
-Each mask of this family has its own ``F`` and method to find ``tau``. The derivative follows from the implicit function
-theorem for every method: with ``t_i = (x_i - tau) / temperature`` and ``f = F'``,
+Each mask of this family has its own ``F``; ``tau`` is the root of one equation. By the implicit function theorem, with
+``t_i = (x_i - tau) / temperature`` and ``f = F'``,
 
     d tau = (sum_i f(t_i) (d x_i - t_i d temperature) - temperature d k) / sum_i f(t_i).
 
@@ -14,17 +14,10 @@ has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the m
 **Entropic optimal transport** (Cuturi, Teboul and Vert, 2019; Xie et al., 2020). Entries, squashed to ``u`` in (-1, 1),
 have the mass 1/n each. They are transported to two targets: -1, which takes the mass (n - k)/n, and 1, which takes k/n.
 The share of an entry's mass that goes to 1 is its mask. With squared distances, over 4, as cost that is
-``sigmoid((u_i - tau) / epsilon)``. An iteration of Sinkhorn's algorithm in the log domain, with both its half steps, is
+``sigmoid((u_i - tau) / epsilon)``, the fixed point of Sinkhorn's iterations.
 
-    tau <- tau - epsilon * (logit(k / n) - logit(mean(mask))).
-
-**Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). Between two neighbouring entries
-``s_m >= tau >= s_{m+1}`` (in descending order) the sum of the mask is
-
-    m - (A / 2) z + (C / 2) exp(-g) / z,    z = exp(-(s_m - tau) / temperature),  g = (s_m - s_{m+1}) / temperature,
-
-with ``A`` and ``C`` the sums of ``exp(-distance / temperature)`` over the entries above, from ``s_m``, and over those
-below, from ``s_{m+1}``. So ``tau`` solves a quadratic in ``z``, here in logarithms.
+**Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). ``F`` is that of a Laplace variable. The
+paper solves a quadratic equation after a sort; here the same root is found without one.
 
 **DFTopK** (Zhu et al., 2025) gives up the sum: ``tau`` lies halfway between the ``k``-th largest entry and the next.
 """
@@ -32,24 +25,21 @@ below, from ``s_{m+1}``. So ``tau`` solves a quadratic in ``z``, here in logarit
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
-from jax.scipy.special import logit
+from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface.arguments import INSIDE_N, POSITIVE, WHOLE_UP_TO_N, Axis, Range, check_values, check_whole
-from ...scalar.arithmetic import TwoFloat, choose, shift
+from ...interface import INSIDE_N, POSITIVE, WHOLE_UP_TO_N, Axis, Range
+from ...scalar.arithmetic import TwoFloat, choose
 from ...scalar.equation import Equation
 from ...scalar.mask import hard_selection
 from ...scalar.rootfinding import End, Evaluation, find_root
 from ...scalar.rows import Rows, rows_without_derivative
 from ...scalar.threshold import extent, guess
-from .shared import FAR, finite, finite_above, mask_rows, sum_above, sum_below, unit_of
+from .shared import FAR, finite, finite_above, mask_rows, unit_of
 
-_Solve = Callable[[Array, Array, Array], TwoFloat]
 _ENTROPY = Range("positive, at least 1e-08", 1e-8)
 
 
@@ -67,17 +57,47 @@ def _position(x: Array, tau: TwoFloat, temperature: Array) -> Array:
     return jnp.clip(away, -FAR * temperature, FAR * temperature) / temperature
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
-def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distribution, solve: _Solve) -> TwoFloat:
-    """Returns ``tau`` of each row by ``solve(x, k, temperature)``; ``lo`` carries the derivative."""
-    return solve(x, k, temperature)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distribution) -> TwoFloat:
+    """Returns ``tau`` of each row; ``lo`` carries the derivative."""
+    limits, rows = jnp.finfo(x.dtype), rows_without_derivative(Rows())
+    equation = Equation(p=2.0, rows=rows)
+    size = extent((x,), temperature, equation)
+    available = size.available
+
+    def evaluate(tau: TwoFloat) -> Evaluation:
+        def of_entry(x: Array) -> tuple[Array, Array]:
+            t, present = _position(x, tau, temperature), x > -jnp.inf
+            return choose(present, distribution.cumulative(t), 0.0), choose(present, distribution.density(t), 0.0)
+
+        total, density = rows.sum(of_entry, (x,))
+        slope = density / temperature
+        excess = total - k
+        # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
+        odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
+        step = odds * total * (available - total) / (available * slope)
+        return Evaluation(
+            excess=excess,
+            level=choose(jnp.isnan(odds), excess, odds),  # NaN if k is the number of entries
+            step=step,
+            trusted=jnp.isfinite(step),
+            converged=jnp.abs(excess) <= 4 * limits.eps * k,
+            scale=temperature,
+        )
+
+    # `guess` assumes a uniform variable on (0, width) subtracted from the entries. Here it is one of mean 0, which has
+    # the variance of a uniform one of this width if it is logistic, and about that if it is a Laplace one.
+    width = 2 * jnp.pi * temperature
+    start, _ = guess((x,), k, width, equation, size)
+    ends = End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
+    return find_root(evaluate, start + 0.5 * width, *ends).point
 
 
 @_threshold.defjvp
-def _threshold_jvp(distribution, solve, primals, tangents):
+def _threshold_jvp(distribution, primals, tangents):
     x, k, temperature = primals
     x_dot, k_dot, temperature_dot = tangents
-    tau = _threshold(x, k, temperature, distribution, solve)
+    tau = _threshold(x, k, temperature, distribution)
     t = _position(x, tau, temperature)
     density = choose(x > -jnp.inf, distribution.density(t), 0.0)
     total = jnp.sum(density, axis=-1, keepdims=True)
@@ -88,11 +108,11 @@ def _threshold_jvp(distribution, solve, primals, tangents):
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
 
 
-def _mask(x: Array, k: Array, temperature: Array, *, distribution: _Distribution, solve: _Solve) -> Array:
+def _mask(x: Array, k: Array, temperature: Array, *, distribution: _Distribution) -> Array:
     """Returns the mask of rows; if fewer than ``k`` entries are above ``-inf``, those get 1."""
     x = finite_above(x)
     available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
-    tau = _threshold(x, choose(k > available, available, k), temperature, distribution, solve)
+    tau = _threshold(x, choose(k > available, available, k), temperature, distribution)
     return choose(x > -jnp.inf, distribution.cumulative(_position(x, tau, temperature)), 0.0)
 
 
@@ -132,87 +152,29 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     Array([35., 80., 60., 25.], dtype=float32)
     """
     per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
-    return mask_rows(_mask, x, axis, per_row, distribution=_LOGISTIC, solve=_root)
+    return mask_rows(_mask, x, axis, per_row, distribution=_LOGISTIC)
 
 
-def _root(x: Array, k: Array, temperature: Array) -> TwoFloat:
-    """Returns the ``tau`` of the logistic distribution."""
-    limits, rows = jnp.finfo(x.dtype), rows_without_derivative(Rows())
-    equation = Equation(p=2.0, rows=rows)
-    size = extent((x,), temperature, equation)
-    available = size.available
-
-    def evaluate(tau: TwoFloat) -> Evaluation:
-        def of_entry(x: Array) -> tuple[Array, Array]:
-            t, present = _position(x, tau, temperature), x > -jnp.inf
-            return choose(present, jax.nn.sigmoid(t), 0.0), choose(present, _logistic_density(t), 0.0)
-
-        total, density = rows.sum(of_entry, (x,))
-        slope = density / temperature
-        excess = total - k
-        # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
-        odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
-        step = odds * total * (available - total) / (available * slope)
-        return Evaluation(
-            excess=excess,
-            level=choose(jnp.isnan(odds), excess, odds),  # NaN if k is the number of entries
-            step=step,
-            trusted=jnp.isfinite(step),
-            converged=jnp.abs(excess) <= 4 * limits.eps * k,
-            scale=temperature,
-        )
-
-    # `guess` assumes a uniform variable on (0, width) subtracted from the entries. Here it is a logistic one, which has
-    # mean 0 and the variance of a uniform one of this width.
-    width = 2 * jnp.pi * temperature
-    start, _ = guess((x,), k, width, equation, size)
-    ends = End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
-    return find_root(evaluate, start + 0.5 * width, *ends).point
-
-
-def entropic_ot_topk_mask(
-    x: ArrayLike,
-    k: ArrayLike,
-    *,
-    epsilon: ArrayLike = 1e-2,
-    axis: Axis = -1,
-    tolerance: float = 1e-3,
-    max_iterations: int = 1000,
-) -> Array:
-    """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets (Sinkhorn's algorithm).
+def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, epsilon: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
+    """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets.
 
     Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et al.,
-    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). Entries are standardised first, so the mask depends
-    on neither their location nor their scale. ``epsilon -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
+    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). They iterate Sinkhorn's algorithm; two targets leave
+    one unknown, which is found here as for ``sigmoid_topk_mask``, in a few passes for any ``epsilon``. Entries are
+    standardised first, so the mask depends on neither their location nor their scale. ``epsilon -> 0`` gives the hard
+    mask, ``inf`` gives ``k / n`` everywhere.
 
-    Differentiable in ``x``, ``k`` and ``epsilon``, forwards and backwards, implicitly and not through the iterations.
-    Takes O(n) memory, and O(n) time per iteration; a small ``epsilon`` needs many of them. Result and errors are as for
-    ``sigmoid_topk_mask``.
-
-    Args:
-      x: real array, any shape.
-      k: how much is selected in total, in ``(0, n)``; the mask sums to it up to ``tolerance``.
-      epsilon: strength of the entropy, at least 1e-8, in units of the squared distance between the two targets.
-      axis: the axis along which entries compete.
-      tolerance: relative error of ``sum(mask) = k`` at which the iterations stop.
-      max_iterations: the most iterations.
+    ``epsilon`` is the strength of the entropy, at least 1e-8, in units of the squared distance between the two targets;
+    it broadcasts like ``k``. Other arguments, derivatives, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, epsilon=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
     """
-    check_values("tolerance", tolerance, Range(">= 0", 0))
-    return mask_rows(
-        _transported,
-        x,
-        axis,
-        {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)},
-        tolerance=float(tolerance),
-        max_iterations=check_whole("max_iterations", max_iterations, 0, jnp.inf, ">= 0"),
-    )
+    return mask_rows(_transported, x, axis, {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)})
 
 
-def _transported(x: Array, k: Array, epsilon: Array, **settings: Any) -> Array:
-    return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC, solve=functools.partial(_sinkhorn, **settings))
+def _transported(x: Array, k: Array, epsilon: Array) -> Array:
+    return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC)
 
 
 def _squash(x: Array) -> Array:
@@ -224,32 +186,6 @@ def _squash(x: Array) -> Array:
     centred = choose(present, x - jnp.sum(x, axis=-1, keepdims=True) / count, 0.0)
     scale = jnp.sqrt(jnp.sum(jnp.square(centred), axis=-1, keepdims=True) / count + jnp.finfo(x.dtype).tiny)
     return choose(present, 2.0 * jax.nn.sigmoid(centred / scale) - 1.0, -jnp.inf)
-
-
-def _sinkhorn(x: Array, k: Array, epsilon: Array, *, tolerance: float, max_iterations: int) -> TwoFloat:
-    """Returns the ``tau`` of the logistic distribution by Sinkhorn's iterations."""
-    limits, present = jnp.finfo(x.dtype), x > -jnp.inf
-    count = jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype)
-    n = jnp.maximum(count, 1.0)
-    k = jnp.minimum(k, n * (1.0 - limits.eps))
-    wanted, nothing = logit(k / n), 0.0 * k
-
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        _, error, iteration = state
-        return jnp.any(error > tolerance) & (iteration < max_iterations)
-
-    def iterate(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        tau, last_error, iteration = state
-        mask = choose(present, jax.nn.sigmoid(_position(x, TwoFloat(tau, nothing), epsilon)), 0.0)
-        share = jnp.clip(jnp.sum(mask, axis=-1, keepdims=True) / n, limits.tiny, 1.0 - limits.eps)
-        error = choose(count > 0, jnp.abs(share * n / k - 1.0), 0.0)
-        # A converged row is not changed any more, so that its result does not depend on other rows.
-        moved = tau - epsilon * (wanted - logit(share))
-        return choose(last_error > tolerance, moved, tau), error, iteration + 1
-
-    # The start is that of Sinkhorn's algorithm, with both potentials 0.
-    start = (nothing, nothing + jnp.inf, jnp.int32(0))
-    return TwoFloat(lax.while_loop(unfinished, iterate, start)[0], nothing)
 
 
 def _laplace_cumulative(t: Array) -> Array:
@@ -265,50 +201,17 @@ _LAPLACE = _Distribution(_laplace_cumulative, _laplace_density)
 
 
 def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Returns a dense relaxed top-k mask by sums of Laplace distribution functions, in closed form after a sort.
+    """Returns a dense relaxed top-k mask by sums of Laplace distribution functions.
 
     Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k
-    Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere. Takes O(n log n)
-    time and O(n) memory. Arguments, derivatives, result and errors as for ``sigmoid_topk_mask``.
+    Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere. Arguments,
+    derivatives, cost, result and errors as for ``sigmoid_topk_mask``.
 
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
     """
     per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
-    return mask_rows(_mask, x, axis, per_row, distribution=_LAPLACE, solve=_quadratic)
-
-
-def _quadratic(x: Array, k: Array, temperature: Array) -> TwoFloat:
-    """Returns the ``tau`` of the Laplace distribution."""
-    n = x.shape[-1]
-    s = jnp.sort(x, axis=-1, descending=True)
-    present = (s > -jnp.inf).astype(x.dtype)
-    s = finite(s)
-    above, below = sum_above(present, s, temperature), sum_below(present, s, temperature)
-    rank = jnp.arange(1, n + 1, dtype=x.dtype)[None, :]
-    sum_at = rank - 0.5 * above + 0.5 * (below - 1.0)  # of the mask, if tau were s_j; it grows with j
-    m = jnp.sum((sum_at <= k) & (present > 0), axis=-1, keepdims=True)  # entries at or above tau
-
-    def pick(values: Array, index: Array) -> Array:
-        """Returns one value per row by its rank, counted from 1."""
-        return jnp.take_along_axis(values, jnp.clip(index - 1, 0, n - 1), axis=-1)
-
-    upper, lower = pick(s, m), pick(s, m + 1)
-    log_above = jnp.log(choose(m > 0, pick(above, m), 0.0))
-    log_below = jnp.log(choose(m < n, pick(below, m + 1), 0.0))
-    surplus = m.astype(x.dtype) - k
-    # The positive root of A z^2 - 2 (m - k) z - C exp(-g) = 0, or for m < k of the analogous equation from s_{m+1}: as
-    # exp(numerator) / A, or / C. In logarithms, since exp(-g) underflows where the entries lie far apart.
-    log_half = jnp.log(jnp.abs(surplus))
-    log_product = log_above + log_below - (upper - lower) / temperature
-    numerator = jnp.logaddexp(log_half, 0.5 * jnp.logaddexp(2.0 * log_half, log_product))
-    # If k asks for all entries or none, tau lies far outside the entries.
-    numerator = jnp.maximum(numerator, jnp.log(jnp.finfo(x.dtype).tiny))
-    from_above = (surplus >= 0) & (m > 0)
-    anchor = choose(from_above, upper, lower)
-    move = choose(from_above, numerator - log_above, log_below - numerator)
-    move = choose(jnp.any(present > 0, axis=-1, keepdims=True), move, 0.0)
-    return shift(TwoFloat(anchor, jnp.zeros_like(anchor)), temperature * move)
+    return mask_rows(_mask, x, axis, per_row, distribution=_LAPLACE)
 
 
 def dftopk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:

@@ -25,8 +25,6 @@ EXACT = pytest.mark.parametrize("name", STRENGTH)  # all but the perturbed mask,
 
 
 def mask(name, x, k, strength, **options):
-    if name == "entropic_ot":
-        options = {"tolerance": 1e-14 if jnp.result_type(x) == jnp.float64 else 1e-6, **options}
     return getattr(baselines, f"{name}_topk_mask")(x, k, **{STRENGTH[name]: strength}, **options)
 
 
@@ -65,11 +63,9 @@ def test_derivatives_to_second_order(x64, name):
 
 @EXACT
 def test_limits_of_the_strength(x64, name):
-    # The others are exact at any temperature. Sinkhorn's algorithm takes ever more iterations: a gap helps it.
     hard = np.stack([masks.hard(x, 7) for x in X])
-    x, small = (X + hard, 1e-2) if name == "entropic_ot" else (X, 1e-9)
-    np.testing.assert_allclose(mask(name, x, 7, small), hard, atol=0.01 if name == "entropic_ot" else 1e-12)
-    np.testing.assert_allclose(mask(name, x, 7, 1e9), np.full(X.shape, 7 / 40), atol=1e-6)
+    np.testing.assert_allclose(mask(name, X, 7, 1e-8 if name == "entropic_ot" else 1e-9), hard, atol=1e-12)
+    np.testing.assert_allclose(mask(name, X, 7, 1e9), np.full(X.shape, 7 / 40), atol=1e-6)
 
 
 INF = np.inf
@@ -133,23 +129,6 @@ def test_another_k_or_strength_compiles_nothing(caplog):
     settings = [(3, 0.5), (3, np.float32(0.3)), (5, 0.5), (4.5, 2)]
     calls = [functools.partial(mask, "entropic_ot", x, k, strength) for k, strength in settings]
     assert oracles.compilations(caplog, calls) == 1
-
-
-def test_optimal_transport_sums_to_k_up_to_its_tolerance_only():
-    x = X.astype(np.float32)
-    error = {
-        tolerance: np.abs(mask("entropic_ot", x, 7, 0.02, tolerance=tolerance).sum(-1) / 7 - 1).max()
-        for tolerance in (1e-1, 1e-5)
-    }
-    assert 1e-3 < error[1e-1] < 1e-1
-    assert error[1e-5] < 1e-5
-
-
-def test_a_row_of_optimal_transport_does_not_depend_on_those_that_converge_later():
-    x, epsilon = X.astype(np.float32), np.float32([1, 0.02, 1, 0.05, 0.02, 1])
-    together = mask("entropic_ot", x, 7, epsilon, tolerance=1e-2)
-    alone = [mask("entropic_ot", row[None], 7, e, tolerance=1e-2)[0] for row, e in zip(x, epsilon, strict=True)]
-    np.testing.assert_allclose(together, np.stack(alone), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "tolerance"), [("lapsum", 2e-6), ("softsort", 1e-6)])
