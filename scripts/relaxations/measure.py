@@ -28,7 +28,7 @@ WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0)
 WIDTH = 0.1
 """That of the tables and of the times."""
 _ROWS = Shape(64, 400, 28)
-_REFERENCE_SAMPLES = 4000
+_REFERENCE_SAMPLES = 1000
 _STEP = 1.0  # Euclidean length of the step whose gain is measured
 _TIMED = (Shape(64, 400, 28), Shape(1, 10_000, 1000), Shape(1, 1_000_000, 100_000))
 _MOST_PAIRS = 10**9  # k n of a row, of what takes so many operations
@@ -51,9 +51,9 @@ def group(scale: str) -> Group:
     }
     settings["neighbours"] = learning._asdict()
     cases = []
-    for name in RELAXATIONS:
-        measure = functools.partial(_quality, name, shape, widths, samples)
-        cases.append(Case(f"masks and gradients, {name}", measure, 1.0))
+    for width in widths:
+        measure = functools.partial(_masks, width, shape, samples)
+        cases.append(Case(f"masks and gradients, width {width:g}", measure, 2.0))
     for name in (neighbours.UNTRAINED, *RELAXATIONS):
         measure = functools.partial(neighbours.measure, name, learning)
         cases.append(Case(f"nearest neighbours, {name}", measure, 10.0))
@@ -78,10 +78,12 @@ def noisy(x: Array, k: int, sigma: Array, samples: int) -> Array:
     return lax.scan(jax.checkpoint(one), jnp.zeros_like(x), keys)[0] / samples
 
 
-def _quality(name: str, shape: Shape, widths: tuple[float, ...], samples: int, contest: Contest) -> Found:
+def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
     inputs = draw(shape)
     x, weights = jnp.asarray(inputs.x), jnp.asarray(inputs.weights)
     hard = ops.hard_topk_mask(x, shape.k)
+    of_noise = _with_gradient(lambda x, k, sigma: noisy(x, k, sigma, samples))
+    _, reference = of_noise(x, weights, shape.k, jnp.float32(noise_of(width)))
 
     def gain(gradient: Array) -> Array:
         """Of a hard mask's weighted sum, from a step along the gradient, by row."""
@@ -89,13 +91,9 @@ def _quality(name: str, shape: Shape, widths: tuple[float, ...], samples: int, c
         moved = x + _STEP * gradient / jnp.where(length > 0, length, 1.0)
         return jnp.sum(weights * (ops.hard_topk_mask(moved, shape.k) - hard), axis=-1)
 
-    both = _with_gradient(RELAXATIONS[name].mask)
-    of_noise = _with_gradient(lambda x, k, sigma: noisy(x, k, sigma, samples))
-
-    def measured(width: float) -> dict[str, Any]:
-        strength, sigma = strength_of(name, shape.n, shape.k, width), jnp.float32(noise_of(width))
-        mask, gradient = both(x, weights, shape.k, jnp.float32(strength))
-        _, reference = of_noise(x, weights, shape.k, sigma)
+    def measured(name: str) -> dict[str, Any]:
+        strength = strength_of(name, shape.n, shape.k, width)
+        mask, gradient = _with_gradient(RELAXATIONS[name].mask)(x, weights, shape.k, jnp.float32(strength))
         norms, wanted = (jnp.linalg.norm(one, axis=-1) for one in (gradient, reference))
         cosine = jnp.sum(gradient * reference, axis=-1) / jnp.maximum(norms * wanted, jnp.finfo(x.dtype).tiny)
         return {
@@ -113,8 +111,12 @@ def _quality(name: str, shape: Shape, widths: tuple[float, ...], samples: int, c
             "gain_of_reference": interval(gain(reference).tolist()),
         }
 
-    rows = [contest.attempt(f"{name}, width {width:g}", functools.partial(measured, width)) for width in widths]
-    return {"masks": [row for row in rows if row], "failed": contest.failed}
+    rows = []
+    for name in RELAXATIONS:
+        if row := contest.attempt(name, functools.partial(measured, name)):
+            print(f"  {name}: cosine {row['cosine']['mean']:.2f}", flush=True)
+            rows.append(row)
+    return {"masks": rows, "failed": contest.failed}
 
 
 def _at(mask: Mask, k: int, strength: Array, x: Array) -> Array:
