@@ -92,8 +92,7 @@ def strength_of(name: str, n: int, k: int, width: float) -> float:
     if RELAXATIONS[name].is_random:
         return noise_of(width)
     others = [statistics.NormalDist().inv_cdf((i + 0.5) / (n - 1)) for i in range(n - 1)]
-    threshold = 0.5 * (others[n - 1 - k] + others[n - k])
-    positions = threshold + width * np.linspace(-8.0, 8.0, _POSITIONS)
+    positions = others[n - 1 - k] + width * np.linspace(-8.0, 8.0, _POSITIONS)
     rows = jnp.asarray(np.column_stack([positions, np.tile(others, (_POSITIONS, 1))]), jnp.float32)
     moving = jax.jit(lambda rows, strength: RELAXATIONS[name].mask(rows, k, strength)[:, 0])
     low, high = math.log(1e-5), math.log(1e5)

@@ -139,7 +139,8 @@ def _learned(
         projection, momenta = state
         chosen = jax.random.randint(key, (settings.batch_size,), 0, len(training.labels))
         gradient = jax.grad(loss)(projection, training.pixels[chosen], training.labels[chosen])
-        updates, momenta = optimizer.update(gradient, momenta)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, momenta = optimizer.update(gradient, momenta)
         return (optax.apply_updates(projection, updates), momenta), None
 
     start = _drawn(seed, base, settings)
