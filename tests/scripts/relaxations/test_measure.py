@@ -1,4 +1,4 @@
-"""What the relaxations are compared by: the width of a step, the gradient of noise, a task with its validation split."""
+"""What relaxations are compared by: the width of a step, the gradient of noise, a task with its validation split."""
 
 import jax
 import jax.numpy as jnp
