@@ -22,8 +22,8 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks but the claims', by name: every room of results makes its own."""
     made: dict[str, list[str]] = {}
-    for room in (benchmarks.blocks, relaxations.blocks, pruning.blocks, fine_tuning.blocks, vmoe.blocks, clusters.blocks):
-        made |= room(results)
+    for room in (benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
+        made |= room.blocks(results)
     return made
 
 
