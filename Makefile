@@ -139,9 +139,14 @@ launch-experiment: $(READY)
 	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
+relaxations: $(READY)  ## Every relaxed top-k mask under one protocol: masks, gradients, times, nearest neighbours, pruning (two hours on 2 cores).
+	@$(RUN) scripts.bench --only=relaxations
+	@$(RUN) experiments.mnist_pruning.suite --preset=masks --out=$(RUNS)/relaxations
+
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) experiments.mnist_pruning.report results/mnist_pruning
 	@$(RUN) experiments.mnist_pruning.report results/cifar100_pruning
+	@$(RUN) experiments.mnist_pruning.report results/relaxations
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_pretrained
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_last_block
@@ -201,5 +206,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

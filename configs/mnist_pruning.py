@@ -110,12 +110,12 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     config.ot = ml_collections.ConfigDict()
     config.ot.epsilon = 0.1
 
-    # A relaxed mask of the literature (method mask_straight_through), of experiments/mnist_pruning/methods/masks.py.
-    # None is sparse, so it serves as the gradient of a hard top-k only.
+    # A relaxed mask (method mask_straight_through), of experiments/mnist_pruning/methods/masks.py. Those of the
+    # literature are not sparse, so they serve as the gradient of a hard top-k only.
     config.mask = ml_collections.ConfigDict()
     config.mask.name = "sigmoid"
-    # The operator's epsilon (entropic_ot; no unit), sigma (perturbed) or temperature (the others; in units of the
-    # weights, which here are about 0.04 in layer 1 and 0.2 in layers 2 and 3).
+    # The operator's epsilon (entropic_ot; no unit), or its sigma (perturbed), lam (relaxed_p2, ...) or temperature, in
+    # units of the weights, which here are about 0.04 in layer 1 and 0.2 in layers 2 and 3.
     config.mask.strength = 0.1
     config.mask.num_samples = 10  # of perturbed: each costs a hard top-k forward, and two backward
 

@@ -26,7 +26,7 @@ from .gates import (
 )
 from .masks.permutations import neuralsort_topk_mask, softsort_topk_mask
 from .masks.perturbed import perturbed_topk_mask
-from .masks.thresholds import entropic_ot_topk_mask, lapsum_topk_mask, sigmoid_topk_mask
+from .masks.thresholds import dftopk_mask, entropic_ot_topk_mask, lapsum_topk_mask, sigmoid_topk_mask
 
 __all__ = [
     "Lista",
@@ -35,6 +35,7 @@ __all__ = [
     "binary_concrete_pdf",
     "curvature_bound",
     "deterministic_gates",
+    "dftopk_mask",
     "entropic_ot_topk_mask",
     "hard_concrete_cdf",
     "hard_concrete_pdf",

@@ -29,16 +29,18 @@ from scripts.bench.process import Case, FailedError, Group, isolated
 # By section of the record, the function from a scale (small, cpu or device) to what is measured. Modules are imported
 # when they are asked: `--help` answers without the experiments.
 GROUPS = {
-    "masks": "masks.group",
-    "isotonic": "isotonic.times",
-    "exactness": "isotonic.errors",
-    "steps": "steps.group",
-    "router": "training.router",
-    "losses": "training.losses",
-    "pipeline": "costs.pipeline",
-    "pages": "costs.pages",
-    "help": "costs.helps",
+    "masks": "bench.masks.group",
+    "isotonic": "bench.isotonic.times",
+    "exactness": "bench.isotonic.errors",
+    "steps": "bench.steps.group",
+    "router": "bench.training.router",
+    "losses": "bench.training.losses",
+    "pipeline": "bench.costs.pipeline",
+    "pages": "bench.costs.pages",
+    "help": "bench.costs.helps",
+    "relaxations": "relaxations.measure.group",
 }
+USUAL = tuple(name for name in GROUPS if name != "relaxations")  # which takes an hour, and is asked for
 DEVICE = ("steps", "router", "losses", "isotonic", "masks")
 _LONGEST = 10.0  # minutes of a case on a device
 
@@ -46,7 +48,11 @@ _LONGEST = 10.0  # minutes of a case on a device
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; 1 if anything failed or was wrong."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("--only", type=_sections, help=f"comma-separated, of {', '.join(GROUPS)}; default: all")
+    parser.add_argument(
+        "--only",
+        type=_sections,
+        help=f"comma-separated, of {', '.join(GROUPS)}; default: all but the last",
+    )
     parser.add_argument("--device", action="store_true", help=f"in sizes of a GPU or TPU: {', '.join(DEVICE)}")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that everything works")
     parser.add_argument("--minutes", type=float, help="begin nothing that could end later (on a GPU)")
@@ -68,8 +74,8 @@ def _sections(text: str) -> list[str]:
 
 def group_of(name: str, scale: str) -> Group:
     """The group of a section at a scale."""
-    module, _, function = GROUPS[name].partition(".")
-    found: Group = getattr(importlib.import_module(f"scripts.bench.{module}"), function)(scale)
+    module, _, function = GROUPS[name].rpartition(".")
+    found: Group = getattr(importlib.import_module(f"scripts.{module}"), function)(scale)
     return found
 
 
@@ -89,7 +95,7 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     path = record.path_of(options.results, environment)
     left: list[str] = []
     failed: list[str] = []
-    for name in options.only or (DEVICE if options.device else GROUPS):
+    for name in options.only or (DEVICE if options.device else USUAL):
         group, section_name = group_of(name, scale), name + "-small" * options.small
         section = record.begin(path, section_name, environment, group.settings, options.again)
         for case in group.cases:

@@ -1,7 +1,7 @@
 """Draws the paper's figures of the operators: `python -m scripts.paper_figures DIR`.
 
-Writes PNG and SVG files to DIR; those in results/figures are explained in its `captions.md`. Figure 4 is drawn from the
-timings in results/bench. The same code and timings give the same bytes.
+Writes PNG and SVG files to DIR; those in results/figures are explained in its `captions.md`. Figure 4 and that of the
+relaxations are drawn from results/bench. The same code and timings give the same bytes.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from experiments.core.report.making import on_directory
 from experiments.core.report.style import save
 from scripts.paper_figures import operators, solvers
 from scripts.paper_figures.style import DPI, SHEET
-from scripts.report import RESULTS
+from scripts.report import RESULTS, relaxations
 
 BENCH = RESULTS / "bench"
 FIGURES = {
@@ -24,6 +24,7 @@ FIGURES = {
     "figure4": lambda: solvers.figure4(BENCH),
     "figure8": operators.figure8,
     "figure9": operators.figure9,
+    "relaxations": lambda: relaxations.figure(RESULTS),
 }
 
 

@@ -12,7 +12,7 @@ from experiments.core.report.markdown import grid, line
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
-from scripts.report import benchmarks
+from scripts.report import benchmarks, relaxations
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
@@ -22,8 +22,8 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks but the claims', by name: every room of results makes its own."""
     made: dict[str, list[str]] = {}
-    for room in (benchmarks.blocks, pruning.blocks, fine_tuning.blocks, vmoe.blocks, clusters.blocks):
-        made |= room(results)
+    for room in (benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
+        made |= room.blocks(results)
     return made
 
 

@@ -86,7 +86,11 @@ def test_all_are_drawn(tmp_path, monkeypatch):
         return []
 
     monkeypatch.setattr(command, "save", save)
-    monkeypatch.setattr(command, "FIGURES", {name: draw for name, draw in command.FIGURES.items() if name != "figure4"})
+    monkeypatch.setattr(
+        command,
+        "FIGURES",
+        {name: draw for name, draw in command.FIGURES.items() if name not in ("figure4", "relaxations")},
+    )
     monkeypatch.setattr(operators, "selected", lambda s, p: np.clip(s / 5, 0, 1))
     monkeypatch.setattr(operators, "kept", lambda x1, x2, p: np.stack([x1, x2]) * (np.abs(x1) > 1))
     monkeypatch.setattr(operators, "k_support_negentropy", lambda y, k: -y[:, 0] / k)

@@ -1,9 +1,10 @@
-"""Relaxed top-k masks of the literature, for the backward pass behind a hard top-k.
+"""Relaxed top-k masks, for the backward pass behind a hard top-k.
 
-To add one: an operator `(x [n], k, *, <strength>) -> mask [n]` of `ops.baselines`, and an entry of MASKS.
+To add one: an operator `(x [n], k, *, <strength>) -> mask [n]`, and an entry of MASKS.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -24,7 +25,7 @@ class RelaxedMask:
     """A relaxed mask, as `MASKS` lists it.
 
     Attributes:
-      operator: of `ops.baselines`.
+      operator: of `ops`.
       strength: its argument that `config.mask.strength` is.
       draws: whether it takes a `key` and `num_samples`.
     """
@@ -41,6 +42,10 @@ MASKS = {
     "lapsum": RelaxedMask(baselines.lapsum_topk_mask, "temperature"),
     "softsort": RelaxedMask(baselines.softsort_topk_mask, "temperature"),
     "neuralsort": RelaxedMask(baselines.neuralsort_topk_mask, "temperature"),
+    "dftopk": RelaxedMask(baselines.dftopk_mask, "temperature"),
+    "relaxed_p2": RelaxedMask(functools.partial(ops.topk_mask, p=2.0), "lam"),
+    "relaxed_p3_2": RelaxedMask(functools.partial(ops.topk_mask, p=1.5), "lam"),
+    "relaxed_p4_3": RelaxedMask(functools.partial(ops.topk_mask, p=4 / 3), "lam"),
 }
 
 

@@ -6,6 +6,7 @@ full   what results/mnist_pruning holds: hyper-parameters chosen on validation, 
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`);
        an hour on one CPU core
+masks  hard top-k with the gradient of every relaxed mask, for `results/relaxations`; 40 minutes
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; a few minutes on 2 CPU cores
 """
@@ -13,7 +14,7 @@ demo   every method on scikit-learn's digits, nothing to download; a few minutes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from experiments.core.suite.plan import SuiteRun
-from experiments.mnist_pruning.suite import best
+from experiments.mnist_pruning.suite import best, masks
 from experiments.mnist_pruning.suite.trials import (
     IN_PAPERS_SETTING,
     Fields,
@@ -132,6 +133,7 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "best": best.best,
     "why": why,
     "vit": best.vit,
+    "masks": masks.masks,
     "quick": quick,
     "demo": demo,
 }

@@ -18,6 +18,8 @@ The share of an entry's mass that goes to 1 is its mask. With squared distances,
 
 **Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). ``F`` is that of a Laplace variable. The
 paper solves a quadratic equation after a sort; here the same root is found without one.
+
+**DFTopK** (Zhu et al., 2025) gives up the sum: ``tau`` lies halfway between the ``k``-th largest entry and the next.
 """
 
 import dataclasses
@@ -29,9 +31,10 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface import INSIDE_N, POSITIVE, Axis, Range
+from ...interface import INSIDE_N, POSITIVE, WHOLE_UP_TO_N, Axis, Range
 from ...scalar.arithmetic import TwoFloat, choose
 from ...scalar.equation import Equation
+from ...scalar.mask import hard_selection
 from ...scalar.rootfinding import End, Evaluation, find_root
 from ...scalar.rows import Rows, rows_without_derivative
 from ...scalar.threshold import extent, guess
@@ -209,3 +212,33 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0
     """
     per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
     return mask_rows(_mask, x, axis, per_row, distribution=_LAPLACE)
+
+
+def dftopk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` with ``tau`` in closed form.
+
+    Zhu et al., "Differentiable Fast Top-K Selection for Large-Scale Recommendation" (2025): ``tau`` lies halfway
+    between the ``k``-th largest entry and the next one. The mask does not sum to ``k``, and an entry other than these
+    two moves no mask but its own. ``temperature -> 0`` gives the hard mask, ``inf`` gives 1/2 everywhere.
+
+    Differentiable in ``x`` and ``temperature``, not in ``k``, which is a whole number in ``[0, n]``. Takes O(n) time
+    and memory; a new ``k`` or ``temperature`` compiles nothing. Where there are at most ``k`` entries above ``-inf``,
+    those get 1. Arguments, result and errors as for ``sigmoid_topk_mask`` otherwise.
+
+    >>> (100 * dftopk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
+    Array([38., 82., 62., 27.], dtype=float32)
+    """
+    return mask_rows(_halfway, x, axis, {"k": (k, WHOLE_UP_TO_N), "temperature": (temperature, POSITIVE)})
+
+
+def _halfway(x: Array, k: Array, temperature: Array) -> Array:
+    x = finite_above(x)
+    present = x > -jnp.inf
+    selected = hard_selection((x,), k)[0] > 0
+    next_ = present & ~selected
+    least = jnp.min(choose(selected, x, jnp.inf), axis=-1, keepdims=True)
+    largest = jnp.max(choose(next_, x, -jnp.inf), axis=-1, keepdims=True)
+    both = jnp.isfinite(least) & jnp.isfinite(largest)
+    tau = 0.5 * choose(both, least, 0.0) + 0.5 * choose(both, largest, 0.0)
+    soft = jax.nn.sigmoid(_position(x, TwoFloat(tau, jnp.zeros_like(tau)), temperature))
+    return choose(present & both, soft, selected.astype(x.dtype))

@@ -1,0 +1,107 @@
+"""The masks that are compared, and the one unit in which the strength of each is measured: the width of its step.
+
+Every relaxation has a strength, in units of its own. Its width is how far one entry has to move through the threshold
+for its mask to rise from 1/4 to 3/4, while the others stay where they are: at the quantiles of a standard normal. That
+of a mask in the mean over Gaussian noise is known, if one neglects how the noise of the others moves the threshold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import statistics
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import ops
+from ops import baselines
+
+SAMPLES = 100
+"""Noisy masks that the perturbed one is the mean of."""
+_POSITIONS = 161
+_STEPS = 16  # of the bisection, in the logarithm of the strength
+
+_QUARTILE = statistics.NormalDist().inv_cdf(0.75)
+
+Mask = Callable[[Array, int, Array], Array]  # (x [..., n], k, strength) -> mask [..., n]
+
+
+@dataclasses.dataclass(frozen=True)
+class Relaxation:
+    """A relaxed mask.
+
+    Attributes:
+      mask: of rows, with a strength.
+      is_random: whether it is a mean over noise.
+      all_pairs: whether it takes k n operations, so that a long row is out of reach.
+    """
+
+    mask: Mask
+    is_random: bool = False
+    all_pairs: bool = False
+
+
+def perturbed(samples: int) -> Mask:
+    """The mean of ``samples`` noisy masks, always with the same noise."""
+
+    def mask(x: Array, k: int, strength: Array) -> Array:
+        return baselines.perturbed_topk_mask(x, k, sigma=strength, num_samples=samples, key=jax.random.key(0))
+
+    return mask
+
+
+def _relaxed(p: float) -> Relaxation:
+    return Relaxation(lambda x, k, strength: ops.topk_mask(x, k, lam=strength, p=p))
+
+
+def _tempered(operator: Callable[..., Array], all_pairs: bool = False) -> Relaxation:
+    return Relaxation(lambda x, k, strength: operator(x, k, temperature=strength), all_pairs=all_pairs)
+
+
+RELAXATIONS: dict[str, Relaxation] = {
+    "relaxed, p = 2": _relaxed(2.0),
+    "relaxed, p = 3/2": _relaxed(1.5),
+    "relaxed, p = 4/3": _relaxed(4 / 3),
+    "sigmoid": _tempered(baselines.sigmoid_topk_mask),
+    "LapSum": _tempered(baselines.lapsum_topk_mask),
+    "DFTopK": _tempered(baselines.dftopk_mask),
+    "entropic transport": Relaxation(lambda x, k, strength: baselines.entropic_ot_topk_mask(x, k, epsilon=strength)),
+    "SoftSort": _tempered(baselines.softsort_topk_mask),
+    "NeuralSort": _tempered(baselines.neuralsort_topk_mask, all_pairs=True),
+    f"perturbed, {SAMPLES} samples": Relaxation(perturbed(SAMPLES), is_random=True),
+}
+
+
+def noise_of(width: float) -> float:
+    """The standard deviation of the noise with which a hard mask has a width, in the mean."""
+    return width / (2 * _QUARTILE)
+
+
+@functools.cache
+def strength_of(name: str, n: int, k: int, width: float) -> float:
+    """The strength at which a relaxation of the top ``k`` of ``n`` has a width, found by bisection.
+
+    Raises:
+      ValueError: no strength from 1e-5 to 1e5 has it.
+    """
+    if RELAXATIONS[name].is_random:
+        return noise_of(width)
+    others = [statistics.NormalDist().inv_cdf((i + 0.5) / (n - 1)) for i in range(n - 1)]
+    positions = others[n - 1 - k] + width * np.linspace(-8.0, 8.0, _POSITIONS)
+    rows = jnp.asarray(np.column_stack([positions, np.tile(others, (_POSITIONS, 1))]), jnp.float32)
+    moving = jax.jit(lambda rows, strength: RELAXATIONS[name].mask(rows, k, strength)[:, 0])
+    low, high = math.log(1e-5), math.log(1e5)
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        mask = np.maximum.accumulate(np.asarray(moving(rows, jnp.float32(math.exp(middle)))))
+        is_narrow = mask[-1] > 0.75 and np.interp(0.75, mask, positions) - np.interp(0.25, mask, positions) < width
+        low, high = (middle, high) if is_narrow else (low, middle)
+    strength = math.exp(0.5 * (low + high))
+    if not 2e-5 < strength < 5e4:
+        raise ValueError(f"{name}: no strength has a width of {width:g} at n = {n}, k = {k}")
+    return strength

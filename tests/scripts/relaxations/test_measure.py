@@ -1,0 +1,58 @@
+"""What relaxations are compared by: the width of a step, the gradient of noise, a task with its validation split."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ops
+from ops import baselines
+from scripts.bench.contestants import Shape
+from scripts.bench.timing import Budget, Contest
+from scripts.relaxations import measure, methods, neighbours
+
+X = np.float32([0.9, 0.5, 0.1, -0.2, -1.0])
+
+
+def test_at_its_width_the_mask_of_p_2_rises_over_half_of_lam_where_nobody_else_is_near():
+    # Near the first of the others, at 0.97, the two share 1: the one rises from 1/4 to 3/4 over lam / 2 above it.
+    assert methods.strength_of("relaxed, p = 2", 4, 1, 0.05) == pytest.approx(0.05, rel=1e-3)
+    sigma = methods.noise_of(0.4)
+    alone = np.float32([0.2, -0.2])
+    below = jax.scipy.stats.norm.cdf(alone / sigma)
+    np.testing.assert_allclose(below, [0.75, 0.25], rtol=1e-6)
+
+
+def test_the_mask_in_the_mean_over_noise_and_its_gradient_are_those_of_many_noisy_masks():
+    weights = jnp.float32([1.0, -1.0, 2.0, 0.5, -2.0])
+    value, gradient = jax.value_and_grad(lambda x: weights @ measure.noisy(x, 2, 0.5, 4000))(X)
+
+    def plain(x):
+        return weights @ baselines.perturbed_topk_mask(x, 2, sigma=0.5, num_samples=100_000, key=jax.random.key(3))
+
+    expected, derivative = jax.jit(jax.value_and_grad(plain))(X)
+    np.testing.assert_allclose(value, expected, atol=0.05)
+    np.testing.assert_allclose(gradient, derivative, atol=0.08)
+    np.testing.assert_allclose(measure.noisy(X, 2, 1e-4, 3), ops.hard_topk_mask(X, 2))
+
+
+def test_every_mask_has_its_row(monkeypatch):
+    few = {name: methods.RELAXATIONS[name] for name in ("relaxed, p = 2", "NeuralSort")}
+    monkeypatch.setattr(measure, "RELAXATIONS", few)
+    monkeypatch.setattr(measure, "_MOST_PAIRS", 10)
+    rows = measure._masks(0.3, Shape(2, 20, 4), 50, Contest())["masks"]
+    assert [row["relaxation"] for row in rows] == list(few)
+    assert max(row["sum_error"] for row in rows) < 1e-5
+    assert rows[0]["not_zero"] < 15 < rows[1]["not_zero"] <= 20
+    times = measure._times(Shape(2, 20, 4), Budget(0.05, 1, 2), Contest())
+    assert list(times["left_out"]) == ["NeuralSort, (2, 20, 4)"]
+    assert len(times["times"]) == 2
+
+
+def test_a_learned_distance_is_better_than_none_and_its_width_is_chosen_on_validation():
+    settings = neighbours.SMALL._replace(steps=30, widths=(1e-3, 0.3), learning_rate=0.01)
+    learned = neighbours.measure("relaxed, p = 2", settings, Contest())["neighbours"]["relaxed, p = 2"]
+    before = neighbours.measure(neighbours.UNTRAINED, settings, Contest())["neighbours"][neighbours.UNTRAINED]
+    assert learned["test_error"]["mean"] < before["test_error"]["mean"] - 2
+    errors = {float(width): error["mean"] for width, error in learned["validation_error"].items()}
+    assert learned["width"] == min(errors, key=errors.get)
