@@ -12,7 +12,7 @@ import fsspec
 
 _READ = (
     *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz"),
-    *("examples.npz", "probe.npz"),
+    "examples.npz",
 )
 
 

@@ -16,9 +16,10 @@ KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
 
 
-def first(count):
-    """A batch of training images, as the trainer hands them over."""
-    return {name: array[:count] for name, array in DATA.train.items()}
+def first(count, labels=None):
+    """A batch of training images, as the trainer hands them over, with other labels perhaps."""
+    batch = {name: array[:count] for name, array in DATA.train.items()}
+    return batch if labels is None else batch | {"label": labels}
 
 
 def logits_of(config, params, images):
