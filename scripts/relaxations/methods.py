@@ -46,11 +46,12 @@ class Relaxation:
     all_pairs: bool = False
 
 
-def perturbed(samples: int) -> Mask:
-    """The mean of ``samples`` noisy masks, always with the same noise."""
+def perturbed(samples: int, key: Array | None = None) -> Mask:
+    """The mean of ``samples`` noisy masks, with the noise of a key, or always the same."""
 
     def mask(x: Array, k: int, strength: Array) -> Array:
-        return baselines.perturbed_topk_mask(x, k, sigma=strength, num_samples=samples, key=jax.random.key(0))
+        noise = jax.random.key(0) if key is None else key
+        return baselines.perturbed_topk_mask(x, k, sigma=strength, num_samples=samples, key=noise)
 
     return mask
 

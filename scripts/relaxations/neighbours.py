@@ -9,6 +9,7 @@ hard classifier, which counts the 9 nearest alike, is tested on the test images.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -72,9 +73,13 @@ def measure(name: str, settings: Settings, contest: Contest) -> Found:
     if name == UNTRAINED:
         found: list[float | None] = [float(error(_drawn(seed, base, settings), test)) for seed in settings.final]
         return {"neighbours": {name: {"test_error": interval(found)}}}
-    samples = settings.perturbed_samples
-    mask = perturbed(samples) if RELAXATIONS[name].is_random else RELAXATIONS[name].mask
-    learn = jax.jit(functools.partial(_learned, mask, base, training, settings))
+
+    def mask_of(key: Array) -> Mask:
+        """With noise of its own in each step, where there is noise."""
+        relaxation = RELAXATIONS[name]
+        return perturbed(settings.perturbed_samples, key) if relaxation.is_random else relaxation.mask
+
+    learn = jax.jit(functools.partial(_learned, mask_of, base, training, settings))
     tried: dict[float, tuple[float, dict[str, Any]]] = {}
     for width in settings.widths:
         strength = strength_of(name, settings.base, settings.neighbours, width)
@@ -124,21 +129,26 @@ def _drawn(seed: int | Array, base: _Images, settings: Settings) -> Array:
 
 
 def _learned(
-    mask: Mask, base: _Images, training: _Images, settings: Settings, seed: int | Array, strength: Array
+    mask_of: Callable[[Array], Mask],
+    base: _Images,
+    training: _Images,
+    settings: Settings,
+    seed: int | Array,
+    strength: Array,
 ) -> Array:
     """The map after learning."""
     optimizer = optax.adam(settings.learning_rate)
     targets = jax.nn.one_hot(base.labels, 10)
 
-    def loss(projection: Array, queries: Array, labels: Array) -> Array:
-        weights = mask(_scores(projection, queries, base.pixels), settings.neighbours, strength)
+    def loss(projection: Array, queries: Array, labels: Array, key: Array) -> Array:
+        weights = mask_of(key)(_scores(projection, queries, base.pixels), settings.neighbours, strength)
         votes = weights @ targets / settings.neighbours
         return jnp.mean(jnp.sum((votes - jax.nn.one_hot(labels, 10)) ** 2, axis=1))
 
     def step(state: tuple[Array, optax.OptState], key: Array) -> tuple[tuple[Array, optax.OptState], None]:
         projection, momenta = state
         chosen = jax.random.randint(key, (settings.batch_size,), 0, len(training.labels))
-        gradient = jax.grad(loss)(projection, training.pixels[chosen], training.labels[chosen])
+        gradient = jax.grad(loss)(projection, training.pixels[chosen], training.labels[chosen], key)
         with jax.numpy_dtype_promotion("standard"):
             updates, momenta = optimizer.update(gradient, momenta)
         return (optax.apply_updates(projection, updates), momenta), None

@@ -35,6 +35,8 @@ _PANELS = {  # of a row's field: the label of its axis, and whether that is loga
     "cosine": ("gradient: cosine to that of noise", False),
     "gain": ("gain of a hard mask from a step", False),
 }
+# Of nearest neighbours: recorded with the same noise in every step, with which nothing is learned.
+_LEFT_OUT = ("perturbed, 100 samples",)
 _ADVICE = "put back a copy of it, or make it again"
 Rows = Sequence[dict[str, Any]]
 
@@ -100,7 +102,7 @@ def _times(rows: Rows) -> list[str]:
 def _tasks(neighbours: dict[str, Any], directory: Path) -> list[str]:
     """Test errors of both tasks, each beside its difference from the reference, paired by seed."""
     pruned = {run.name: run.final("hardened_error") for run in results.load(directory)[0] if "/" not in run.name}
-    nearest = {name: one["test_error"]["per_seed"] for name, one in neighbours.items()}
+    nearest = {name: one["test_error"]["per_seed"] for name, one in neighbours.items() if name not in _LEFT_OUT}
     others = {"before learning": ("before learning", ""), "no gradient of the mask": ("", "hard")}
     others["the gradient of all weights"] = "", "identity_straight_through"
     cells = []
