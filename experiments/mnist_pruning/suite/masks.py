@@ -10,8 +10,8 @@ _CHOOSING, _FINAL = (100, 101, 102), tuple(range(10))
 _COMMON: Fields = {"epochs": _EPOCHS, "checkpoint_every": _EPOCHS, "prune_layers": (1, 2, 3)}
 _TEMPERATURES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 _LAMS = (3e-3, 1e-2, 3e-2, 0.1, 0.3)  # whose step is about four times as narrow at the same number
-# Left out are NeuralSort, which takes k n = 63 million operations in the first matrix in every step, and SoftSort and the
-# perturbed mask, which take ten times as long as the others.
+# Left out are NeuralSort, which takes k n = 63 million operations in the first matrix in every step, and SoftSort and
+# the perturbed mask, which take ten times as long as the others.
 STRENGTHS: Mapping[str, Sequence[float]] = {
     "relaxed_p2": _LAMS,
     "relaxed_p3_2": _LAMS,
