@@ -50,6 +50,9 @@ LOOKS: dict[str, tuple[str, Look]] = {
 # Colours by p, where lam falls by a schedule of its own, or by the support.
 _ANNEALED = {2.0: ORANGE, 1.5: SKY, 4 / 3: PURPLE, 1.25: BLACK}
 _BY_SUPPORT = {2.0: RED, 1.5: BLUE, 4 / 3: GREEN}
+# Of a hard top-k with the gradient of a mask, by its name; others as LOOKS has it.
+_MASKS = {"relaxed_p2": RED, "relaxed_p3_2": ORANGE, "relaxed_p4_3": GREEN, "sigmoid": BLUE, "lapsum": SKY}
+_MASKS |= {"dftopk": BLACK}
 _PAPERS = {"method": "relaxed", "lam.schedule": "constant", "lam.start": 1e-4, "lam_times_size": False}
 _PAPERS |= {"debias": False, "form": "operator", "hard_after": 1.0, "density_schedule.name": "constant"}
 _FIGURE5 = {"dataset": "mnist", "split": "test", "density": 0.1, "epochs": 30, "budget": "matrix"}
@@ -80,7 +83,9 @@ def method_of(fields: Fields) -> str:
 
 def _look(fields: Fields) -> Look:
     if fields["method"] != "relaxed":
-        return LOOKS[fields["method"]][1]
+        colour, dashes = LOOKS[fields["method"]][1]
+        is_mask = fields["method"] == "mask_straight_through"
+        return (_MASKS.get(fields["mask.name"], colour) if is_mask else colour), dashes
     if fields["lam.schedule"] == "constant":
         return (RED if fields["p"] == 2 else GREEN), "-" if is_papers(fields) else ":"
     colours = _ANNEALED if fields["lam.schedule"] == "geometric" else _BY_SUPPORT

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from experiments.core.record.files import read_object
 from experiments.core.record.summary import interval
@@ -134,6 +135,9 @@ def figure(directory: Path) -> Figure:
         panel.set(xscale="log", ylabel=label.format(n=section["settings"]["rows"][1]))
         if logarithmic:
             panel.set_yscale("log")
+            panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 4.0)))
+            panel.yaxis.set_major_formatter("{x:g}")
+            panel.yaxis.set_minor_formatter(NullFormatter())
     for panel in drawn.axes[2:]:
         panel.set_xlabel("width of the step from 0 to 1")
     handles, labels = drawn.axes[0].get_legend_handles_labels()
