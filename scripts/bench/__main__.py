@@ -40,7 +40,7 @@ GROUPS = {
     "help": "bench.costs.helps",
     "relaxations": "relaxations.measure.group",
 }
-USUAL = tuple(name for name in GROUPS if name != "relaxations")  # which takes an hour, and is asked for
+_ASKED_FOR = "relaxations"  # alone, as it takes an hour
 DEVICE = ("steps", "router", "losses", "isotonic", "masks")
 _LONGEST = 10.0  # minutes of a case on a device
 
@@ -95,7 +95,8 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     path = record.path_of(options.results, environment)
     left: list[str] = []
     failed: list[str] = []
-    for name in options.only or (DEVICE if options.device else USUAL):
+    usual = DEVICE if options.device else [name for name in GROUPS if name != _ASKED_FOR]
+    for name in options.only or usual:
         group, section_name = group_of(name, scale), name + "-small" * options.small
         section = record.begin(path, section_name, environment, group.settings, options.again)
         for case in group.cases:

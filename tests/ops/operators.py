@@ -150,7 +150,7 @@ CALLS = {
     "soft_sort": _call(ops.soft_sort, x=X, lam=LAM),
     "soft_rank": _call(ops.soft_rank, x=X, lam=LAM),
     "soft_quantile": _call(ops.soft_quantile, x=X, q=np.float32(0.3), lam=LAM),
-    "dftopk_mask": _call(baselines.dftopk_mask, x=X, k=K, temperature=LAM),
+    "dftopk_mask": _call(baselines.dftopk_mask, x=X, k=2, temperature=LAM),
     "sigmoid_topk_mask": _call(baselines.sigmoid_topk_mask, x=X, k=K, temperature=LAM),
     "lapsum_topk_mask": _call(baselines.lapsum_topk_mask, x=X, k=K, temperature=LAM),
     "softsort_topk_mask": _call(baselines.softsort_topk_mask, x=X, k=K, temperature=LAM),
