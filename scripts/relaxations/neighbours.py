@@ -27,7 +27,6 @@ from scripts.relaxations.methods import RELAXATIONS, Mask, perturbed, strength_o
 
 UNTRAINED = "before learning"
 """The map that is learned from, with its seeds."""
-_FEW_SAMPLES = 10  # of the perturbed mask: training takes thousands of them
 
 
 class Settings(NamedTuple):
@@ -44,7 +43,7 @@ class Settings(NamedTuple):
     widths: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     choosing: tuple[int, ...] = (100, 101, 102)
     final: tuple[int, ...] = tuple(range(10))
-    perturbed_samples: int = _FEW_SAMPLES
+    perturbed_samples: int = 10  # few, as training takes thousands of masks
 
 
 SMALL = Settings("digits", base=100, held_out=300, steps=2, widths=(0.3,), choosing=(100,), final=(0, 1))

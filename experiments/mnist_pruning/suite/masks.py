@@ -19,7 +19,7 @@ STRENGTHS: Mapping[str, Sequence[float]] = {
     "sigmoid": _TEMPERATURES,
     "lapsum": _TEMPERATURES,
     "dftopk": _TEMPERATURES,
-    "entropic_ot": (3e-2, 0.1, 0.3, 1.0, 3.0),  # less takes many times as long
+    "entropic_ot": (3e-2, 0.1, 0.3, 1.0, 3.0),  # of standardised weights
 }
 # Beside them no gradient for what is not selected, and that of the selected weights for all.
 _BESIDE = ("hard", "identity_straight_through")

@@ -112,7 +112,7 @@ IN_PAPERS_SETTING = {
         }.items()
     },
     "straight_through": Trial(_STRAIGHT_THROUGH, _lams("lam", 1e-2, 1e-1, 1.0)),
-    # Epsilons below these take many times as long and learn more slowly.
+    # Smaller epsilons learn more slowly.
     "ot_straight_through": Trial(
         of("ot_straight_through"),
         _each("epsilon", "ot.epsilon", 3e-2, 1e-1, 1.0, written=_scientific),
