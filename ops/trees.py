@@ -58,8 +58,18 @@ def topk_mask_tree(
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
-    options = locals()
-    return select_in_tree(options.pop("scores"), phi=IDENTITY, **options)
+    return select_in_tree(
+        scores,
+        density=density,
+        k=k,
+        phi=IDENTITY,
+        include=include,
+        lam=lam,
+        p=p,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+    )
 
 
 def topk_mag_tree(
@@ -114,8 +124,19 @@ def topk_mag_tree(
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
-    options = locals()
-    return select_in_tree(options.pop("params"), phi=HALF_SQUARE, **options)
+    return select_in_tree(
+        params,
+        density=density,
+        k=k,
+        phi=HALF_SQUARE,
+        include=include,
+        lam=lam,
+        p=p,
+        debias=debias,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+    )
 
 
 def hard_topk_mask_tree(
@@ -137,8 +158,16 @@ def hard_topk_mask_tree(
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
-    options = locals()
-    return select_in_tree(options.pop("scores"), phi=IDENTITY, **options)
+    return select_in_tree(
+        scores,
+        density=density,
+        k=k,
+        phi=IDENTITY,
+        include=include,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+    )
 
 
 def hard_topk_mag_tree(
@@ -160,8 +189,17 @@ def hard_topk_mag_tree(
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
-    options = locals()
-    return select_in_tree(options.pop("params"), phi=HALF_SQUARE, debias=True, **options)
+    return select_in_tree(
+        params,
+        density=density,
+        k=k,
+        phi=HALF_SQUARE,
+        include=include,
+        debias=True,
+        per_leaf=per_leaf,
+        groups=groups,
+        axis_name=axis_name,
+    )
 
 
 def is_array(leaf: Any) -> bool:
