@@ -3,8 +3,8 @@
 tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
        paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
        validation, then ten seeds of each on test; 90 minutes of 2 CPU cores
-longer  those, and the paper's two routers and a dense network again for four times as many steps, at a rate chosen for
-       that; in the same directory
+longer  those, and five of them again for four times as many steps, at a rate chosen for that with one seed, then a lam
+       with three; in the same directory
 small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then
        every router on test, all at the rate of the hard one; under an hour on 2 CPU cores
@@ -40,8 +40,9 @@ TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
-LONGER = ("hard-logits", "relaxed-logits", "dense")
+LONGER = ("hard-logits", "relaxed-logits", "relaxed-logits-dykstra10", "straight_through", "dense")
 LONGER_STEPS = 3200
+LONGER_LAM_SEEDS = (100, 101, 102)
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
 OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
 # The two routers of the paper in every form; the others are trained at their defaults.
@@ -113,14 +114,20 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
 
 
 def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
-    """At the lam of the shorter runs."""
+    """The rate is tried at the lam of the shorter runs, then lam at the best rate."""
     variant, choice = f"tokens,router={router}", f"{name}, {LONGER_STEPS} steps"
     length = {"steps": LONGER_STEPS, "eval_every": LONGER_STEPS // 10}
+    sweep: Fields = form | length | {"split": "validation"}
     for rate in TOKENS_RATES:
-        base: Fields = form | length | {"split": "validation", "seeds": SWEEP_SEEDS}
         tried = {"optimizer.learning_rate": rate}
-        run = f"sweep/{name}-{LONGER_STEPS}steps-lr{rate:g}"
+        run, base = f"sweep/{name}-{LONGER_STEPS}steps-lr{rate:g}", sweep | {"seeds": SWEEP_SEEDS}
         yield SuiteRun(run, base, tried, candidate_for=choice, best_of=name, variant=variant)
+    if router in WITH_LAM:
+        at_best_rate, choice = choice, f"{choice}, lam"
+        for lam in TOKENS_LAMS:
+            tried = {"router.lam.start": lam, "router.lam.end": lam}
+            run, base = f"sweep/{name}-{LONGER_STEPS}steps-lam{lam:g}", sweep | {"seeds": LONGER_LAM_SEEDS}
+            yield SuiteRun(run, base, tried, candidate_for=choice, best_of=at_best_rate, variant=variant)
     final: Fields = form | length | {"split": "test", "seeds": TOKENS_SEEDS}
     yield SuiteRun(f"final-{name}-{LONGER_STEPS}steps", final, best_of=choice, variant=variant)
 
