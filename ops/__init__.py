@@ -20,6 +20,7 @@ from .plan import TopkPlan, topk_plan
 from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
 from .support import lam_of_support
 from .surrogate import topk_surrogate_loss
+from .thresholds import TopkThreshold, topk_threshold
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
 from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
 from .values import relaxed_topk_value, topk_sum
@@ -31,6 +32,7 @@ __all__ = [
     "Nonlinearity",
     "SoftTopk",
     "TopkPlan",
+    "TopkThreshold",
     "baselines",
     "gather_slots",
     "hard_topk_mag",
@@ -68,6 +70,7 @@ __all__ = [
     "topk_plan",
     "topk_sum",
     "topk_surrogate_loss",
+    "topk_threshold",
 ]
 
 

@@ -1,0 +1,168 @@
+"""The threshold of a relaxed top-k mask as an object, which selects entries that were not there when it was found."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from . import interface
+from .interface import FULL_PRECISION_ROWS, SHARE, STRENGTH, UP_TO_N, Axis, AxisName, Range, ZeroLam, amount, rowwise
+from .scalar.arithmetic import TwoFloat, choose
+from .scalar.equation import Equation, selection
+from .scalar.mask import select_topk, tied_selection
+from .scalar.rows import Rows
+
+_ANY = Range("a real number")
+
+
+def _static(**options: Any) -> Any:
+    return dataclasses.field(metadata={"static": True}, **options)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TopkThreshold:
+    """The root of the scalar equation of ``topk_mask``, with all that an entry needs to be selected by it.
+
+    Entries up to ``tau`` have the mask 0, those from ``tau + lam`` on the mask 1, and those between
+    ``((x - tau) / lam) ** (1 / (p - 1))``. A pytree of arrays, one value per row each: for ``jit``, ``scan``, ``vmap``,
+    checkpoints and meshes.
+
+    Attributes:
+      rounded: ``tau`` in the nearest float, in the working dtype: float32, or float64 for such entries.
+      rest: what ``rounded`` lacks. Derivatives are those of ``rest``, as ``rounded`` counts as a constant.
+      lam: the width of the step from 0 to 1, in the units of the entries.
+      k: how many entries the threshold was found for.
+      p: exponent of the regularisation.
+      axis: the axis along which entries compete.
+      zero: which rows have ``lam = 0``, as far as that was known.
+    """
+
+    rounded: Array
+    rest: Array
+    lam: Array
+    k: Array
+    p: float = _static(default=2.0)
+    axis: Axis = _static(default=-1)
+    zero: ZeroLam = _static(default="some")
+
+    @property
+    def tau(self) -> Array:
+        """The threshold, one value per row, differentiable in what it was found for."""
+        return self.rounded + self.rest
+
+    def __call__(self, x: ArrayLike, *, where: ArrayLike | None = None) -> Array:
+        """Returns the mask of entries by this threshold, in the shape and dtype of ``x``.
+
+        For the entries that it was found for, this is ``topk_mask``, to the bit. Others get what they would have got
+        there, and do not affect each other. At ``lam = 0`` those that equal the threshold are selected in their order,
+        until ``k`` of the row are. Differentiable in ``x`` and through the threshold. Where no entry that it was found
+        for is selected in part, the derivative in ``k`` is 0.
+
+        Args:
+          x: real array of any size along the axis of the threshold; other axes as they were, or further ones before
+            them. ``-inf`` gets 0; NaN gets NaN, and no other entry does.
+          where: boolean array, broadcasting against ``x``: the others get 0, and no gradient.
+
+        Raises:
+          ValueError: ``x`` has another number of rows.
+        """
+        x = interface.floating(x)
+        wide = self.rounded.dtype == jnp.float64
+        y = rowwise(
+            _selected,
+            x.astype(jnp.float64) if wide else x,
+            axis=self.axis,
+            per_row={
+                "k": (self.k, _ANY),
+                "lam": (self.lam, _ANY),
+                "rounded": (self.rounded, _ANY),
+                "rest": (self.rest, _ANY),
+            },
+            where=where,
+            p=self.p,
+            zero=self.zero,
+        )
+        return y.astype(x.dtype)
+
+    def entry(self, x: ArrayLike) -> Array:
+        """Returns the mask of one entry per row, as they come in a stream; ``x`` has one value per row, or broadcasts.
+
+        >>> topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0).entry(2.25)
+        Array(0.5, dtype=float32)
+        """
+        x = jnp.broadcast_to(x, jnp.broadcast_shapes(jnp.shape(x), self.rounded.shape))
+        return dataclasses.replace(self, axis=-1)(x[..., None])[..., 0]
+
+    def ema(self, new: "TopkThreshold", decay: ArrayLike) -> "TopkThreshold":
+        """Returns ``decay * self + (1 - decay) * new``, a running mean over steps; it has no derivative.
+
+        Args:
+          new: the threshold of this step, of as many rows, or of more in front, over which it is averaged first.
+          decay: in [0, 1]; 0 forgets all but ``new``.
+        """
+        interface.check_values("decay", decay, SHARE)
+
+        def mean(old: Array, now: Array) -> Array:
+            now = now.mean(axis=range(now.ndim - old.ndim))
+            return lax.stop_gradient(old + (1 - decay) * (now - old)).astype(old.dtype)
+
+        return jax.tree.map(mean, self, new)
+
+
+def topk_threshold(
+    x: ArrayLike,
+    k: ArrayLike | None = None,
+    *,
+    density: ArrayLike | None = None,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: Axis = -1,
+    where: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> TopkThreshold:
+    """Returns the threshold of ``topk_mask``: a function of entries, of these (the same mask to the bit) or others.
+
+    Selection at test time then needs no batch, and entries may come one by one. ``threshold.ema`` is a mean of
+    thresholds over training. Arguments and errors as in ``topk_mask``; differentiable in ``x``, ``lam`` and ``k``.
+
+    >>> select = topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
+    >>> select.tau, select([1.0, 3.0, 2.5, 2.0]), select([2.25, 10.0])
+    (Array(1.75, dtype=float32), Array([0.  , 1.  , 0.75, 0.25], dtype=float32), Array([0.5, 1. ], dtype=float32))
+    """
+    x, p, zero = interface.real(x), interface.check_p(p), interface.rows_with_zero_lam(lam)
+    rounded, rest, lam, k = rowwise(
+        _found,
+        x,
+        axis=axis,
+        per_row={"k": (amount(k, density, x, axis, axis_name), UP_TO_N), "lam": (lam, STRENGTH)},
+        where=where,
+        axis_name=axis_name,
+        returns=(FULL_PRECISION_ROWS,) * 4,
+        equation=Equation(p, rows=Rows(-1, axis_name), zero=zero),
+    )
+    return TopkThreshold(rounded, rest, lam, k, p, axis, zero)
+
+
+def _found(
+    x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation
+) -> tuple[Array, Array, Array, Array]:
+    entries = x if where is None else choose(where, x, -jnp.inf)
+    gamma = select_topk((entries,), k, lam, equation, None if where is None else (where,)).gamma
+    return gamma.hi, gamma.lo, lam, k
+
+
+def _selected(
+    x: Array, k: Array, lam: Array, rounded: Array, rest: Array, where: Array | None = None, *, p: float, zero: ZeroLam
+) -> Array:
+    equation, gamma = Equation(p, zero=zero), TwoFloat(rounded, rest)
+    keys = equation.keys(x, lam)
+    if where is not None:
+        keys = choose(where, keys, -jnp.inf)
+    z = selection(keys, gamma, lam, equation)
+    if zero != "none":
+        z = z + tied_selection((keys,), gamma, k, lam, equation.rows)[0]
+    return z if where is None else choose(where, z, 0.0)
