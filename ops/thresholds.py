@@ -9,11 +9,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
-from .interface import FULL_PRECISION_ROWS, SHARE, STRENGTH, UP_TO_N, Axis, AxisName, Range, ZeroLam, amount, rowwise
+from .interface import FULL_PRECISION_ROWS, SHARE, STRENGTH, UP_TO_N, Axis, Range, ZeroLam, amount, rowwise
 from .scalar.arithmetic import TwoFloat, choose
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
-from .scalar.rows import Rows
 
 _ANY = Range("a real number")
 
@@ -57,10 +56,10 @@ class TopkThreshold:
     def __call__(self, x: ArrayLike, *, where: ArrayLike | None = None) -> Array:
         """Returns the mask of entries by this threshold, in the shape and dtype of ``x``.
 
-        For the entries that it was found for, this is ``topk_mask``, to the bit. Others get what they would have got
-        there, and do not affect each other. At ``lam = 0`` those that equal the threshold are selected in their order,
-        until ``k`` of the row are. Differentiable in ``x`` and through the threshold. Where no entry that it was found
-        for is selected in part, the derivative in ``k`` is 0.
+        For the entries that it was found for, this is ``topk_mask``: to the bit, if ``lam`` was known to both or traced
+        by both. Others get what they would have got there, and do not affect each other. At ``lam = 0`` entries equal
+        to the threshold are selected in their order, until ``k`` of the row are. Differentiable in ``x`` and through
+        the threshold. Where no entry that it was found for is selected in part, the derivative in ``k`` is 0.
 
         Args:
           x: real array of any size along the axis of the threshold; other axes as they were, or further ones before
@@ -122,9 +121,8 @@ def topk_threshold(
     p: float = 2.0,
     axis: Axis = -1,
     where: ArrayLike | None = None,
-    axis_name: AxisName = None,
 ) -> TopkThreshold:
-    """Returns the threshold of ``topk_mask``: a function of entries, of these (the same mask to the bit) or others.
+    """Returns the threshold of ``topk_mask``, a function of entries: of these, with the same mask, or of others.
 
     Selection at test time then needs no batch, and entries may come one by one. ``threshold.ema`` is a mean of
     thresholds over training. Arguments and errors as in ``topk_mask``; differentiable in ``x``, ``lam`` and ``k``.
@@ -134,17 +132,16 @@ def topk_threshold(
     (Array(1.75, dtype=float32), Array([0.  , 1.  , 0.75, 0.25], dtype=float32), Array([0.5, 1. ], dtype=float32))
     """
     x, p, zero = interface.real(x), interface.check_p(p), interface.rows_with_zero_lam(lam)
-    rounded, rest, lam, k = rowwise(
+    rounded, rest, width, amounts = rowwise(
         _found,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis, axis_name), UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
-        axis_name=axis_name,
         returns=(FULL_PRECISION_ROWS,) * 4,
-        equation=Equation(p, rows=Rows(-1, axis_name), zero=zero),
+        equation=Equation(p, zero=zero),
     )
-    return TopkThreshold(rounded, rest, lam, k, p, axis, zero)
+    return TopkThreshold(rounded, rest, width, amounts, p, axis, zero)
 
 
 def _found(

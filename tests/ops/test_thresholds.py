@@ -1,0 +1,113 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ops
+from tests.ops import oracles
+
+X = oracles.samples((5, 4, 12), 4)
+
+
+@pytest.mark.parametrize(
+    ("axis", "dtype", "lam", "p"),
+    [
+        (-1, "float32", 0.3, 2.0),
+        (-1, "float32", 0.0, 2.0),
+        ((0, 2), "bfloat16", 0.01, 4 / 3),
+        (0, "float64", 10.0, 1.5),
+    ],
+)
+def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit(axis, dtype, lam, p):
+    with jax.enable_x64(dtype == "float64"):
+        x = jnp.asarray(np.round(X, 1), dtype)  # with ties
+        fit = functools.partial(ops.topk_threshold, p=p, axis=axis)
+        mask = functools.partial(ops.topk_mask, p=p, axis=axis)
+        traced, traced_mask = jax.jit(fit), jax.jit(mask)
+        for k in (2, 3.5):
+            known = fit(x, k, lam=lam)
+            assert known(x).dtype == x.dtype
+            np.testing.assert_array_equal(known(x), mask(x, k, lam=lam))
+            np.testing.assert_array_equal(traced(x, k, lam=lam)(x), traced_mask(x, k, lam=lam))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("p", [2.0, 4 / 3])
+def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(p):
+    x, direction = X[:, 0], oracles.samples((5, 12), 5)
+    arguments = x, jnp.full(5, 3.5), jnp.linspace(0.2, 1, 5)
+
+    def tau(x, k, lam):
+        return ops.topk_threshold(x, k, lam=lam, p=p).tau
+
+    def through(x, k, lam):
+        return jnp.vdot(direction, ops.topk_threshold(x, k, lam=lam, p=p)(x))
+
+    def mask(x, k, lam):
+        return jnp.vdot(direction, ops.topk_mask(x, k, lam=lam, p=p))
+
+    for found, wanted in zip(*(jax.jit(jax.grad(f, (0, 1, 2)))(*arguments) for f in (through, mask)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    moved = [direction, np.ones(5), np.ones(5)]
+    slope = jax.jit(lambda a: jax.jvp(tau, a, tuple(moved))[1])(arguments)
+    ends = [tau(*(a + step * d for a, d in zip(arguments, moved, strict=True))) for step in (1e-6, -1e-6)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2.0, 4 / 3, 1.5]), st.sampled_from([0.05, 0.7, 5.0]))
+def test_other_entries_get_what_they_would_have_got_whatever_comes_with_them(seed, p, lam):
+    random = np.random.default_rng(seed)
+    x, new = np.float32(random.normal(size=(3, 12))), np.float32(2 * random.normal(size=(2, 3, 7)))
+    fit = ops.topk_threshold(x, 4, lam=lam, p=p)
+    share = np.clip((np.float64(new) - np.float64(fit.tau)[:, None]) / lam, 0, 1) ** (1 / (p - 1))
+    found = fit(new)
+    np.testing.assert_allclose(found, share, rtol=2e-5, atol=2e-5)
+    np.testing.assert_array_equal(found, jnp.stack([fit.entry(one) for one in jnp.moveaxis(new, -1, 0)], axis=-1))
+
+
+def test_absent_and_infinite_entries_and_a_nan_affect_no_other():
+    x, where = np.float32(X[:, 0]), oracles.samples((5, 12), 6) > -0.5
+    fit = ops.topk_threshold(x, 3, lam=0.5, where=where)
+    np.testing.assert_array_equal(fit(x, where=where), ops.topk_mask(x, 3, lam=0.5, where=where))
+    odd = x.copy()
+    odd[:, :3] = -np.inf, np.inf, np.nan
+    np.testing.assert_array_equal(fit(odd)[:, :3], np.float32([[0, 1, np.nan]] * 5))
+    np.testing.assert_array_equal(fit(odd)[:, 3:], fit(x)[:, 3:])
+
+
+def test_a_hard_one_selects_what_is_above_and_of_ties_as_many_as_it_was_found_for():
+    fit = ops.topk_threshold([3.0, 1.0, 2.0, 2.0], 2, lam=0.0)
+    np.testing.assert_array_equal(fit([2.5, 1.9, 2.0, 2.0, 2.0]), [1, 0, 1, 0, 0])
+    assert fit.entry(2.0) == 1
+
+
+def test_a_running_mean_goes_through_scan_and_averages_over_groups():
+    batches = np.float32(oracles.samples((6, 3, 2, 12), 7))
+
+    def fit(x):
+        return ops.topk_threshold(x, 3, lam=0.5)
+
+    def step(average, x):
+        return average.ema(fit(x), 0.8), None
+
+    first = fit(batches[0, 0])
+    average, _ = jax.jit(lambda: jax.lax.scan(step, first, jnp.asarray(batches)))()
+    wanted = np.float64(first.tau)
+    for x in batches:
+        wanted = 0.8 * wanted + 0.2 * np.float64(fit(x).tau).mean(axis=0)
+    np.testing.assert_allclose(average.tau, wanted, rtol=1e-6)
+    assert jax.tree.structure(average) == jax.tree.structure(first)
+    assert average(batches).shape == batches.shape
+    np.testing.assert_array_equal(jax.grad(lambda x: average.ema(fit(x), 0.5).tau.sum())(batches[0, 0]), 0)
+
+
+def test_what_is_wrong_is_said():
+    fit = ops.topk_threshold(np.float32(X), 3, lam=0.5)
+    with pytest.raises(ValueError, match=r"k must .* \(3,\), got shape \(5, 4\)"):
+        fit(np.zeros((3, 7)))
+    with pytest.raises(ValueError, match=r"decay must be in \[0, 1\], got 1.5"):
+        fit.ema(fit, 1.5)
