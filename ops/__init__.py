@@ -20,7 +20,7 @@ from .plan import TopkPlan, topk_plan
 from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
 from .support import lam_of_support
 from .surrogate import topk_surrogate_loss
-from .thresholds import TopkThreshold, topk_threshold
+from .thresholds import TopkThreshold, prefix_topk_threshold, topk_threshold
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
 from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
 from .values import relaxed_topk_value, topk_sum
@@ -47,6 +47,7 @@ __all__ = [
     "lam_of_support",
     "lmo",
     "owl_norm",
+    "prefix_topk_threshold",
     "project_permutahedron",
     "pruning",
     "register_nonlinearity",

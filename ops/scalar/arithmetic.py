@@ -94,6 +94,21 @@ def two_sum(a: Array, b: Array) -> TwoFloat:
     return TwoFloat(hi, (a - (hi - part)) + (b - part))
 
 
+def two_product(a: Array, b: Array) -> TwoFloat:
+    """Returns ``a * b`` without rounding error, if none of the halves' products overflows (Dekker's product)."""
+    half = float(2 ** (jnp.finfo(a.dtype).nmant // 2 + 1) + 1)
+
+    def halves(value: Array) -> tuple[Array, Array]:
+        large = half * value
+        upper = large - (large - value)
+        return upper, value - upper
+
+    (a_upper, a_lower), (b_upper, b_lower) = halves(a), halves(b)
+    product = a * b
+    error = ((a_upper * b_upper - product) + a_upper * b_lower + a_lower * b_upper) + a_lower * b_lower
+    return TwoFloat(product, error)
+
+
 def shift(a: TwoFloat, delta: Array) -> TwoFloat:
     """Returns ``a + delta``, renormalised; the only rounding error is that of ``a.lo + delta``."""
     return two_sum(a.hi, a.lo + delta)

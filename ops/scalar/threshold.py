@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +23,12 @@ from .shrinkage import find_unshifted, shrink_roughly
 _SAMPLE, _STRIDE = 256, 8
 
 
+# Of a threshold: the number of fully selected entries (int32), and active sums of ``z`` and ``dz/dt / exponent``.
+Sums = Callable[[TwoFloat], tuple[Array, Array, Array]]
+
+
 def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
-    """Returns the number of fully selected entries (int32), and active sums of ``z`` and ``dz/dt / exponent``."""
+    """See ``Sums``."""
     exponent, rows = equation.exponent, equation.rows
     if equation.zero == "all":
         nothing = jnp.zeros_like(lam)
@@ -70,11 +75,9 @@ def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
     return visible
 
 
-def _evaluate(
-    entries: tuple[Array, ...], k: Array, available: Array, lam: Array, equation: Equation, gamma: TwoFloat
-) -> Evaluation:
+def _evaluate(sums: Sums, k: Array, available: Array, lam: Array, equation: Equation, gamma: TwoFloat) -> Evaluation:
     value = gamma.hi if equation.linear else gamma.hi + gamma.lo  # the width of a mask does not depend on it
-    full, partial, weight = _sums(entries, gamma, lam, equation)
+    full, partial, weight = sums(gamma)
     rest = remainder(k, full)  # the sum that the active set must have
     excess = partial - rest
     level = _log_odds(excess, k, available)
@@ -228,9 +231,16 @@ def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -
     if equation.zero == "all":  # comparisons ignore a NaN, which must mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
+    return search(lambda gamma: _sums(entries, gamma, lam, equation), k, lam, equation, size, start, falls)
+
+
+def search(
+    sums: Sums, k: Array, lam: Array, equation: Equation, size: Extent, start: Array, falls: Array
+) -> tuple[TwoFloat, Array]:
+    """Returns the threshold, and how many passes each row took, from a guess and what ``sums`` says of thresholds."""
     left, right = _ends(start, falls, lam, equation, size)
     root = find_root(
-        functools.partial(_evaluate, entries, k, size.available, lam, equation),
+        functools.partial(_evaluate, sums, k, size.available, lam, equation),
         start,
         left,
         right,

@@ -74,7 +74,8 @@ def _straight_through(x, lam):
 
 def _by_threshold(x, w, k, lam, where):
     select = ops.topk_threshold(x, k, lam=lam, where=where)
-    return select(x), select(w), select.entry(lam), select.ema(select, 0.5).tau
+    prefixes = ops.prefix_topk_threshold(x, 1.5, lam=lam, where=where)
+    return select(x), select(w), select.entry(lam), select.ema(select, 0.5).tau, prefixes.entry(w)
 
 
 def _gates(x, w):
@@ -115,7 +116,7 @@ CALLS = {
     "knapsack_mask": _call(ops.knapsack_mask, x=X, k=K, lam=LAM, costs=np.exp(W), caps=np.exp(-W), where=WHERE),
     "soft_topk": _call(ops.soft_topk, x=X, k=K, lam=LAM, num_slots=3, where=WHERE),
     "gather_slots scatter_slots": _call(_slots, x=X, w=W, labels=LABELS),
-    "topk_threshold": _call(_by_threshold, x=X, w=W, k=K, lam=LAM, where=WHERE),
+    "topk_threshold prefix_topk_threshold": _call(_by_threshold, x=X, w=W, k=K, lam=LAM, where=WHERE),
     "topk_plan": _call(
         ops.topk_plan, x=X, k=WHOLE, limit=np.float32(5.5), lam=np.float32(0.7), max_iter=4, by_rows=False
     ),
@@ -185,7 +186,7 @@ CALLS = {
 # What returns other floats than its entries: `lam`, residuals, bounds, norms of float32 at least.
 WIDER = (
     "topk_plan",
-    "topk_threshold",
+    "topk_threshold prefix_topk_threshold",
     "topk_solution",
     "isotonic_regression",
     "lam_of_support",

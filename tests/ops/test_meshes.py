@@ -20,7 +20,14 @@ CARRIED_OUT = ("topk_accuracy", "sparse_code")
 TRIED = (
     *CARRIED_OUT,
     *("soft_topk", "topk_solution", "soft_rank", "hard_topk_mask of integers", "gather_slots scatter_slots"),
-    *("topk_plan", "topk_threshold", "straight_through", "topk_surrogate_loss", "topk_mag_tree", "topk_mask_tree"),
+    *(
+        "topk_plan",
+        "topk_threshold prefix_topk_threshold",
+        "straight_through",
+        "topk_surrogate_loss",
+        "topk_mag_tree",
+        "topk_mask_tree",
+    ),
     *("mean of topk_fenchel_young_loss", "perturbed_topk_mask", "neuralsort_topk_mask", "scale_free_attention"),
     *("sparsemax_attention", "curvature_bound", "gates", "shrinkage"),
 )

@@ -111,3 +111,72 @@ def test_what_is_wrong_is_said():
         fit(np.zeros((3, 7)))
     with pytest.raises(ValueError, match=r"decay must be in \[0, 1\], got 1.5"):
         fit.ema(fit, 1.5)
+
+
+LENGTH = 37
+SEQUENCES = np.float32(np.round(oracles.samples((2, LENGTH), 8), 1))  # with ties
+
+
+def of_prefixes(x, k, lam):
+    """The thresholds of all prefixes, each of a row of its own: an array of n^2 entries."""
+    prefix = np.tril(np.ones((LENGTH, LENGTH), bool))
+    k = jnp.broadcast_to(jnp.asarray(k, x.dtype), x.shape)
+    k = jnp.minimum(k, jnp.arange(1, LENGTH + 1, dtype=k.dtype)[None])
+    return ops.topk_threshold(jnp.broadcast_to(x[:, None], (2, LENGTH, LENGTH)), k, lam=lam, where=prefix)
+
+
+@pytest.mark.parametrize(("k", "lam"), [(3, 0.5), (0, 1.0), (0.3 * np.arange(LENGTH), 0.25), (4.5, 1e-6)])
+def test_prefixes_are_selected_as_rows_of_their_own_are(k, lam):
+    found = jax.jit(lambda x: ops.prefix_topk_threshold(x, k, lam=lam).entry(x))(SEQUENCES)
+    np.testing.assert_allclose(found, of_prefixes(SEQUENCES, k, lam).entry(SEQUENCES), atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_derivatives_of_prefixes_are_those_of_rows_of_their_own():
+    x, weights = np.float64(SEQUENCES) + 1e-3 * oracles.samples((2, LENGTH), 9), oracles.samples((2, LENGTH), 10)
+    k, lam = 2 + 0.1 * np.arange(LENGTH), np.float64(0.7)
+
+    def total(thresholds, x, k, lam):
+        return jnp.vdot(weights, thresholds(x, k, lam).entry(x))
+
+    def prefixes(x, k, lam):
+        return ops.prefix_topk_threshold(x, k, lam=lam)
+
+    found, wanted = (
+        jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2)))(x, k, lam) for f in (prefixes, of_prefixes)
+    )
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
+
+
+def _masked(x):
+    return ops.prefix_topk_threshold(x, 3, lam=0.5).entry(x)
+
+
+@jax.jit
+def _of_the_first(x, length):
+    """The masks, and the gradient of a sum over the first of them."""
+    weights = jnp.where(jnp.arange(LENGTH) < length, np.sin(1 + np.arange(LENGTH, dtype=np.float32)), 0.0)
+    gradient = jax.grad(lambda x: jnp.where(weights == 0, 0.0, weights * _masked(x)).sum())(x)
+    return _masked(x), gradient
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, LENGTH - 1))
+def test_later_entries_change_no_bit_of_earlier_thresholds_nor_their_gradients(seed, length):
+    random = np.random.default_rng(seed)
+    x = np.float32(random.normal(size=LENGTH))
+    later = np.float32(random.choice([1e30, -np.inf, np.nan, 0.3], LENGTH - length))
+    (mask, gradient), (other, its_gradient) = (
+        _of_the_first(np.r_[x[:length], end], length) for end in (x[length:], later)
+    )
+    np.testing.assert_array_equal(mask[:length], other[:length])
+    np.testing.assert_array_equal(gradient[:length], its_gradient[:length])
+    assert not np.any(gradient[length:])
+
+
+def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_that_hold_it():
+    x = jnp.array([-jnp.inf, 2.0, 1.0, jnp.nan, 5.0])
+    np.testing.assert_array_equal(ops.prefix_topk_threshold(x, 1, lam=1.0).entry(x), [0, 1, 0, np.nan, np.nan])
+    there = jnp.array([True, False, True])
+    found = ops.prefix_topk_threshold([1.0, 9.0, 0.5], 1, lam=1.0, where=there)
+    np.testing.assert_allclose(found.entry(jnp.array([1.0, 9.0, 0.5])), [1, 1, 0.25])
