@@ -184,7 +184,7 @@ def prefix_topk_threshold(
 
     >>> x = jnp.array([1.0, 3.0, 2.5, 2.0])
     >>> prefix_topk_threshold(x, 2, lam=1.0).entry(x)
-    Array([1.  , 1.  , 0.75, 0.25], dtype=float32)
+    Array([1.  , 1.  , 1.  , 0.25], dtype=float32)
     """
     x = interface.floating(x)
     amounts = jnp.broadcast_to(interface.check_values("k", k, NON_NEGATIVE), x.shape)
