@@ -1,6 +1,6 @@
 """V-MoE (Riquelme et al. 2021): a vision transformer in which some MLPs are layers of experts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def make(
     *,
     moe_blocks: Sequence[int],
     num_experts: int,
-    router: RouterOrDense,
+    router: RouterOrDense | Mapping[str, RouterOrDense],
     group_images: int,
     dispatcher: str = "gather",
     noise: float = 0.0,
@@ -39,7 +39,8 @@ def make(
       num_classes: the number of logits; the bias of the head starts from -log of it.
       moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
       num_experts: experts in each of them.
-      router, group_images, dispatcher, noise: of `MoeLayer`.
+      router: of `MoeLayer`; or one for each of them by block, as "block_1".
+      group_images, dispatcher, noise: of `MoeLayer`.
       **options: further fields of `vit.VisionTransformer`; they win over those of the size.
 
     Raises:
@@ -51,7 +52,8 @@ def make(
     def make_mlp(block: int) -> nn.Module:
         if block not in moe_blocks:
             return vit.MlpBlock(mlp_dim, dtype)
-        return MoeLayer(num_experts, mlp_dim, router, group_images, dispatcher, noise, dtype)
+        own = router[f"block_{block}"] if isinstance(router, Mapping) else router
+        return MoeLayer(num_experts, mlp_dim, own, group_images, dispatcher, noise, dtype)
 
     return vit.VisionTransformer(num_classes, make_mlp=make_mlp, head_bias=-float(np.log(num_classes)), **fields)
 

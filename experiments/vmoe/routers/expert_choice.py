@@ -51,7 +51,7 @@ class RelaxedExpertChoice(PerExpert):
       iterations: of Dykstra's algorithm, as in the paper, which does not converge in few; None: the exact solver.
     """
 
-    k: int
+    k: float
     capacity: int
     lam: float | Array
     p: float = 2.0
@@ -67,6 +67,10 @@ class RelaxedExpertChoice(PerExpert):
         order = scores if self.iterations is None else mask
         _, token = jax.lax.top_k(jax.lax.stop_gradient(order), self.capacity)
         return fill_slots(gates, mask, token)
+
+    def thresholds(self, logits: Logits) -> ops.TopkThreshold:
+        """The thresholds of its exact masks, [G, E], for `ThresholdExpertChoice`."""
+        return ops.topk_threshold(gates_and_scores(logits, self.score)[1], self.k, lam=self.lam, p=self.p)
 
 
 @dataclasses.dataclass(frozen=True)
