@@ -240,9 +240,10 @@ def main(arguments: Sequence[str]) -> int:
     environment = describe(["python", "-m", "experiments.vmoe.batches", *arguments])
     options.out.mkdir(parents=True, exist_ok=True)
     for path in options.workdirs:
-        record = {"environment": environment, "threshold_images": THRESHOLD_IMAGES, "run": study(path, SIZES)}
+        found = study(path, SIZES)
+        record = {"environment": environment, "threshold_images": THRESHOLD_IMAGES, "run": found}
         write_json(options.out / f"{Path(path).name}.json", record)
-        print(f"{path}: {record['run']['changed']}", flush=True)
+        print(f"{path}: {found['changed']}", flush=True)
     return 0
 
 
