@@ -6,7 +6,6 @@ and are not counted.
 """
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -113,10 +112,7 @@ def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOr
 
 
 def make_model(
-    config: ml_collections.ConfigDict,
-    num_classes: int,
-    router: routers.RouterOrDense | Mapping[str, routers.RouterOrDense],
-    noise: float = 0.0,
+    config: ml_collections.ConfigDict, num_classes: int, router: model.Routers, noise: float = 0.0
 ) -> vit.VisionTransformer:
     """The network of a config, with `router` in its layers of experts, or one for each by block."""
     options = networks.options(config)

@@ -10,6 +10,7 @@ from experiments.vision import vit
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import RouterOrDense
 
+Routers = RouterOrDense | Mapping[str, RouterOrDense]
 # Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer with a tanh that the public
 # V-MoE code has in front of the head.
 SIZES: dict[str, tuple[int, int, int, int, int | None]] = {
@@ -26,7 +27,7 @@ def make(
     *,
     moe_blocks: Sequence[int],
     num_experts: int,
-    router: RouterOrDense | Mapping[str, RouterOrDense],
+    router: Routers,
     group_images: int,
     dispatcher: str = "gather",
     noise: float = 0.0,
@@ -39,7 +40,7 @@ def make(
       num_classes: the number of logits; the bias of the head starts from -log of it.
       moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
       num_experts: experts in each of them.
-      router: of `MoeLayer`; or one for each of them by block, as "block_1".
+      router: of `MoeLayer`, or one for each by block, as "block_1".
       group_images, dispatcher, noise: of `MoeLayer`.
       **options: further fields of `vit.VisionTransformer`; they win over those of the size.
 

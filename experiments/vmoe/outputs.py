@@ -51,12 +51,9 @@ def apply(
 def router_logits(network: VisionTransformer, params: Params, images: jax.Array) -> dict[str, Logits]:
     """What each router sees of images [B, H, W, C], by block."""
     name = layer.MoeLayer.router_logits.__name__
-    _, kept = network.apply(
-        {"params": params},
-        images,
-        capture_intermediates=lambda module, method: method == name,
-        mutable=["intermediates"],
-    )
+    kept = network.apply(
+        {"params": params}, images, capture_intermediates=lambda _, method: method == name, mutable=["intermediates"]
+    )[1]
     return {block: of[name][0] for block, of in _by_block(kept["intermediates"]).items()}
 
 

@@ -22,10 +22,14 @@ These are plain classes, and know nothing of networks: `layer.py` has the layer,
 
 from experiments.vmoe.routers.balanced import BalancedExpertChoice
 from experiments.vmoe.routers.dense import Dense
-from experiments.vmoe.routers.expert_choice import HardExpertChoice, RelaxedExpertChoice, StraightThroughExpertChoice
+from experiments.vmoe.routers.expert_choice import (
+    HardExpertChoice,
+    RelaxedExpertChoice,
+    StraightThroughExpertChoice,
+    ThresholdExpertChoice,
+)
 from experiments.vmoe.routers.routing import SCORES, Logits, Mixtures, Router, Slots, unbounded
 from experiments.vmoe.routers.soft_moe import SoftMoe
-from experiments.vmoe.routers.threshold import ThresholdExpertChoice
 from experiments.vmoe.routers.token_choice import PRIORITIES, TokenChoice
 
 RouterOrDense = Router | Dense  # what a layer is given

@@ -64,10 +64,9 @@ def test_in_batches_of_training_it_is_the_run(studied):
     assert record["environment"]["experiment"] == "vmoe"
 
 
-def test_alone_no_prediction_depends_on_the_batch_and_loads_vary_less_in_large_ones(studied):
+def test_alone_loads_vary_less_in_large_batches(studied):
     record, _ = studied
-    assert record["changed"]["alone"] == [0, 0]
-    assert max(record["changed"]["batch"]) > 0
+    assert 0 < max(record["changed"]) < 100
     rows = [row(record, "alone", images) for images in (1, GROUP, 40)]
     assert rows[0]["precision"] == rows[1]["precision"] == rows[2]["precision"]
     for smaller, larger in itertools.pairwise(rows):
@@ -86,6 +85,18 @@ def test_experts_take_their_share(studied):
         else:
             np.testing.assert_allclose(alone, router["k"], rtol=0.2)
             assert (np.array(row(record, "batch", images)["variation"]) < 0.2).all()
+
+
+@pytest.mark.parametrize("name", ["relaxed", "token_choice"])
+def test_alone_no_prediction_depends_on_the_batch(name):
+    config = tiny_config(f"small,router={name}", model__depth=1, moe__blocks=(0,))
+    data = data_lib.load(config)
+    params, router = random_params(config, data), batches.trained_router(config)
+    thresholds = batches._thresholds(config, data, router)(params) if name == "relaxed" else {}
+    ones, many = (batches._evaluation(config, data, router, size, alone=True)(params, thresholds) for size in (1, 40))
+    for field in ("classes", "served", "without"):
+        np.testing.assert_array_equal(getattr(ones, field), getattr(many, field))
+    assert ones.served.sum() > 0
 
 
 def test_thresholds_are_means_over_groups_of_training_images(monkeypatch):
@@ -113,18 +124,18 @@ def test_k_and_slots_are_in_proportion():
 
 
 @pytest.mark.parametrize(
-    ("variant", "fields", "message"),
+    ("variant", "fields"),
     [
-        ("small,router=soft", {}, "router.name"),
-        ("small,router=relaxed", {"router__dykstra": 10}, "router.dykstra"),
-        ("small,router=relaxed", {"router__lam__schedule": "geometric"}, "lam.schedule"),
+        ("small,router=soft", {}),
+        ("small,router=relaxed", {"router__dykstra": 10}),
+        ("small,router=relaxed", {"router__lam__schedule": "geometric"}),
     ],
 )
-def test_other_routers_are_refused(variant, fields, message):
-    with pytest.raises(UsageError, match=message):
+def test_other_routers_are_refused(variant, fields):
+    with pytest.raises(UsageError, match=r"config\.router\.name=.* exact mask"):
         batches.trained_router(tiny_config(variant, **fields))
 
 
 def test_a_run_that_is_not_done_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="is not done"):
+    with pytest.raises(UsageError, match="is not done, or has no checkpoint"):
         batches.study(str(tmp_path), (1, 2))
