@@ -122,8 +122,7 @@ vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers f
 
 vmoe-batches: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --only='(hard-logits|relaxed-logits|token_choice)(-l|$$)' --out=$(RUNS)/vmoe_tokens
-	@$(RUN) experiments.vmoe.batches $(RUNS)/vmoe_tokens/final-hard-logits $(RUNS)/vmoe_tokens/final-relaxed-logits \
-	  $(RUNS)/vmoe_tokens/final-token_choice --out=$(RUNS)/vmoe_tokens/batches
+	@$(RUN) experiments.vmoe.batches $(addprefix $(RUNS)/vmoe_tokens/final-,hard-logits relaxed-logits token_choice) --out=$(RUNS)/vmoe_tokens/batches
 
 vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe

@@ -2,11 +2,10 @@
 
 Evaluates trained networks with hard, relaxed or token choice on all test images, in two ways:
 
-batch     in batches of 1 to 1,024 images, each one group, as in training: k and buffers in proportion, rounded up (k
-          of the relaxed router is not). A batch that the test images do not fill has the first ones again
-alone     each token on its own, in buffers for all: by the threshold of each expert, averaged over the groups of
-          training images, without noise; or, with token choice, as it chooses. What experts then take of a batch is
-          counted
+batch     in batches of 1 to 1,024 images, each one group, as in training: k and buffers in proportion, rounded up (k of
+          the relaxed router is not). The last batch is filled up with the first images
+alone     each token on its own, in buffers for all: by the threshold of each expert, averaged over groups of training
+          images, without noise; or as token choice does. What experts then take of a batch is counted
 
 Workdirs must have their last checkpoint. Nothing is chosen here.
 """
@@ -190,12 +189,10 @@ def _evaluation(
         chosen = jnp.repeat(support * experts / size, size, axis=0)
         return Found(found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen)
 
-    def evaluate(params: Params, thresholds: Thresholds) -> Found:
-        images = data.evaluation["image"]
-        found = _over(images, size, functools.partial(apply, params, thresholds))
-        return jax.tree.map(lambda leaf: leaf[: len(images)], found)
-
-    return evaluate
+    images = data.evaluation["image"]
+    return lambda params, thresholds: jax.tree.map(
+        lambda leaf: leaf[: len(images)], _over(images, size, functools.partial(apply, params, thresholds))
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
