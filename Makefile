@@ -120,6 +120,10 @@ vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's 
 vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers for 3,200 steps (70 minutes of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=longer --out=$(RUNS)/vmoe_tokens
 
+vmoe-batches: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).
+	@$(RUN) experiments.vmoe.suite --preset=tokens --only='(hard-logits|relaxed-logits|token_choice)(-l|$$)' --out=$(RUNS)/vmoe_tokens
+	@$(RUN) experiments.vmoe.batches $(addprefix $(RUNS)/vmoe_tokens/final-,hard-logits relaxed-logits token_choice) --out=$(RUNS)/vmoe_tokens/batches
+
 vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
@@ -206,5 +210,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

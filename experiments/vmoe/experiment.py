@@ -33,7 +33,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
     """Resolves `config.router.k`, or its factor, and `config.router.capacity`."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
-        _model(config, 1, routers.HardExpertChoice(1)), inputs_of(config).side
+        make_model(config, 1, routers.HardExpertChoice(1)), inputs_of(config).side
     )
     k = fields.k
     if not k:
@@ -62,7 +62,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     if has_features(config):
         features.validate(config)
         require_one_of("features.layer", config.features.layer, features.MAPS)
-    network = _model(config, 1, routers.HardExpertChoice(1))
+    network = make_model(config, 1, routers.HardExpertChoice(1))
     networks.validate(config, network)
     require_wholes(
         lambda blocks: len(set(blocks)) == len(blocks) and all(0 <= block < network.depth for block in blocks),
@@ -111,9 +111,10 @@ def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOr
     return ROUTERS[config.router.name].make(config.router, routing_shape(config), lam)
 
 
-def _model(
-    config: ml_collections.ConfigDict, num_classes: int, router: routers.RouterOrDense, noise: float = 0.0
+def make_model(
+    config: ml_collections.ConfigDict, num_classes: int, router: model.Routers, noise: float = 0.0
 ) -> vit.VisionTransformer:
+    """The network of a config, with `router` in its layers of experts, or one for each by block."""
     options = networks.options(config)
     with about("model.variant", config.model.variant):
         return model.make(
@@ -138,7 +139,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     precision, router_metrics = f"{prefix}_precision_at_1", f"{prefix}_router"
 
     def network(progress: jax.Array, noise: float) -> vit.VisionTransformer:
-        return _model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
+        return make_model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
 
     def init(key: jax.Array) -> Params:
         # A group for every device; the values of parameters do not depend on it.

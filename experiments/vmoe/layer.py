@@ -64,7 +64,7 @@ class MoeLayer(nn.Module):
         if images % self.group_images:
             raise ValueError(f"the images must be a multiple of group_images={self.group_images}, got {images}")
         groups = x.reshape(-1, self.group_images * per_image, width)
-        routed = by_group(self.router)(self._logits(groups.astype(jnp.float32), self.router))
+        routed = by_group(self.router)(self.router_logits(groups.astype(jnp.float32), self.router))
         dispatcher = SOFT if isinstance(routed, Mixtures) else DISPATCHERS[self.dispatcher]
         slots = by_group(dispatcher.take)(groups.astype(self.dtype), routed)
         outputs = to_groups(self._experts(to_experts(slots)))
@@ -78,7 +78,8 @@ class MoeLayer(nn.Module):
             self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_keep_new, init_fn=_no_value)
         return y.reshape(images, per_image, width)
 
-    def _logits(self, groups: Array, router: Router) -> Logits:
+    def router_logits(self, groups: Array, router: Router) -> Logits:
+        """[G, S, D] to [G, S, E]."""
         shape = (groups.shape[-1], router.num_logits(self.num_experts))
         kernel = self.param("router", nn.initializers.lecun_normal(), shape)
         if router.cosine:

@@ -1,6 +1,6 @@
 """V-MoE (Riquelme et al. 2021): a vision transformer in which some MLPs are layers of experts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from experiments.vision import vit
 from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import RouterOrDense
 
+Routers = RouterOrDense | Mapping[str, RouterOrDense]
 # Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer with a tanh that the public
 # V-MoE code has in front of the head.
 SIZES: dict[str, tuple[int, int, int, int, int | None]] = {
@@ -26,7 +27,7 @@ def make(
     *,
     moe_blocks: Sequence[int],
     num_experts: int,
-    router: RouterOrDense,
+    router: Routers,
     group_images: int,
     dispatcher: str = "gather",
     noise: float = 0.0,
@@ -39,7 +40,8 @@ def make(
       num_classes: the number of logits; the bias of the head starts from -log of it.
       moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
       num_experts: experts in each of them.
-      router, group_images, dispatcher, noise: of `MoeLayer`.
+      router: of `MoeLayer`, or one for each by block, as "block_1".
+      group_images, dispatcher, noise: of `MoeLayer`.
       **options: further fields of `vit.VisionTransformer`; they win over those of the size.
 
     Raises:
@@ -51,7 +53,8 @@ def make(
     def make_mlp(block: int) -> nn.Module:
         if block not in moe_blocks:
             return vit.MlpBlock(mlp_dim, dtype)
-        return MoeLayer(num_experts, mlp_dim, router, group_images, dispatcher, noise, dtype)
+        own = router[f"block_{block}"] if isinstance(router, Mapping) else router
+        return MoeLayer(num_experts, mlp_dim, own, group_images, dispatcher, noise, dtype)
 
     return vit.VisionTransformer(num_classes, make_mlp=make_mlp, head_bias=-float(np.log(num_classes)), **fields)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from experiments.core.training.experiment import Params
 from experiments.vision.vit import VisionTransformer
 from experiments.vmoe import layer
+from experiments.vmoe.routers import Logits
 
 
 class Outputs(NamedTuple):
@@ -47,7 +48,16 @@ def apply(
     )
 
 
-def _by_block(collection: Any) -> dict[str, dict[str, jax.Array]]:
+def router_logits(network: VisionTransformer, params: Params, images: jax.Array) -> dict[str, Logits]:
+    """What each router sees of images [B, H, W, C], by block."""
+    name = layer.MoeLayer.router_logits.__name__
+    kept = network.apply(
+        {"params": params}, images, capture_intermediates=lambda _, method: method == name, mutable=["intermediates"]
+    )[1]
+    return {block: of[name][0] for block, of in _by_block(kept["intermediates"]).items()}
+
+
+def _by_block(collection: Any) -> dict[str, dict[str, Any]]:
     """Returns the values sown by the one layer of experts in each block."""
     blocks = collection.get("Transformer", {})
     return {f"block_{re.sub(r'[^0-9]', '', name)}": next(iter(sown.values())) for name, sown in blocks.items()}

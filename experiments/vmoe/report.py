@@ -13,8 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.core import console
+from experiments.core.config import leaves
 from experiments.core.errors import printable
 from experiments.core.kinds import Fields
+from experiments.core.record.files import read_object
+from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
 from experiments.core.report.paired import minus
@@ -54,6 +57,10 @@ _ROUTING = {
     "tokens of an expert": "support",
     "tokens with an expert, %": "served_by_1",
 }
+# Of `batches.py`: its ways, and the columns of what experts take.
+_WAYS = {"batch": "in batches", "alone": "alone"}
+_LOADS = {"tokens": "tokens of an expert", "variation": "variation"}
+_LOADS |= {"without": "without expert, %", "dropped": "dropped, %"}
 _DEFINITIONS = """
 Logits or gates: what the tokens compete by, before or after the softmax over the experts. Mean ± half width of the 95 %
 t-interval over seeds; differences are paired by seed. *Minus hard*: routers with lam minus the hard one of their score,
@@ -269,7 +276,34 @@ def blocks(results: Path) -> dict[str, list[str]]:
                 {column: cell for column, cell in row.items() if column not in off_pages} for row in test_rows(final)
             ]
             made[f"{name}, {steps} steps"] = markdown.table(shown, text=1)[:-1]
-    return made
+    return made | _neighbours(results / ON_TOKENS / "batches")
+
+
+def _neighbours(directory: Path) -> dict[str, list[str]]:
+    """The tables of the records of `batches.py`: precision by batch, predictions without one, and loads."""
+    tables: dict[str, list[markdown.Cells]] = {"precision by batch": [], "tokens alone": [], "loads by batch": []}
+    precision, alone, loads = tables.values()
+    for path in sorted(directory.glob("*.json")):
+        run = read_object(path, "make it again")["run"]
+        router, trained = method(dict(leaves(run["config"], prefix=""))), run["config"]["moe"]["group_images"]
+        rows = {(row["way"], row["images"]): row for row in run["rows"]}
+        batches = {size: row["precision"] for (way, size), row in rows.items() if way == "batch"}
+        precision.append({"router": router} | {f"{size:,}": _cell(values) for size, values in batches.items()})
+        single = rows["alone", min(batches)]["precision"]
+        cells = {"router": router, "alone, %": _cell(single)}
+        for size in (min(batches), trained):
+            differences = [one - other for one, other in zip(single, batches[size], strict=True)]
+            cells[f"minus batches of {size}"] = markdown.signed(interval(differences))
+        alone.append(cells | {"changed by the batch, %": _cell(run["changed"])})
+        for (way, size), row in rows.items():
+            if size in (min(batches), trained, max(batches)):
+                cells = {"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}"}
+                loads.append(cells | {column: _cell(row[field]) for field, column in _LOADS.items()})
+    return {f"{ON_TOKENS}, {name}": markdown.table(rows, text=1)[:-1] for name, rows in tables.items() if rows}
+
+
+def _cell(per_seed: list[float | None]) -> str:
+    return markdown.plus_minus(interval(per_seed))
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

@@ -11,6 +11,7 @@ The gates are the softmax of the logits over the experts. An output is weighed b
     HardExpertChoice              the mask is the hard top-k over the tokens of a group (Zhou et al. 2022)
     RelaxedExpertChoice           the relaxed one (Sander et al. 2023, Section 6)
     StraightThroughExpertChoice   the hard one, with the gradient of the relaxed one
+    ThresholdExpertChoice         either of the first two by thresholds found before, for evaluation (2026)
     BalancedExpertChoice          a relaxed plan, with a limit to the experts of a token (Liu et al. 2023)
     TokenChoice                   each token selects its experts (Shazeer et al. 2017, Riquelme et al. 2021)
     SoftMoe                       no selection at all (Puigcerver et al. 2024)
@@ -21,7 +22,12 @@ These are plain classes, and know nothing of networks: `layer.py` has the layer,
 
 from experiments.vmoe.routers.balanced import BalancedExpertChoice
 from experiments.vmoe.routers.dense import Dense
-from experiments.vmoe.routers.expert_choice import HardExpertChoice, RelaxedExpertChoice, StraightThroughExpertChoice
+from experiments.vmoe.routers.expert_choice import (
+    HardExpertChoice,
+    RelaxedExpertChoice,
+    StraightThroughExpertChoice,
+    ThresholdExpertChoice,
+)
 from experiments.vmoe.routers.routing import SCORES, Logits, Mixtures, Router, Slots, unbounded
 from experiments.vmoe.routers.soft_moe import SoftMoe
 from experiments.vmoe.routers.token_choice import PRIORITIES, TokenChoice
@@ -42,6 +48,7 @@ __all__ = [
     "Slots",
     "SoftMoe",
     "StraightThroughExpertChoice",
+    "ThresholdExpertChoice",
     "TokenChoice",
     "unbounded",
 ]

@@ -51,7 +51,7 @@ class RelaxedExpertChoice(PerExpert):
       iterations: of Dykstra's algorithm, as in the paper, which does not converge in few; None: the exact solver.
     """
 
-    k: int
+    k: float
     capacity: int
     lam: float | Array
     p: float = 2.0
@@ -67,6 +67,34 @@ class RelaxedExpertChoice(PerExpert):
         order = scores if self.iterations is None else mask
         _, token = jax.lax.top_k(jax.lax.stop_gradient(order), self.capacity)
         return fill_slots(gates, mask, token)
+
+    def thresholds(self, logits: Logits) -> ops.TopkThreshold:
+        """The thresholds of its exact masks, [G, E], for `ThresholdExpertChoice`."""
+        return ops.topk_threshold(gates_and_scores(logits, self.score)[1], self.k, lam=self.lam, p=self.p)
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdExpertChoice(PerExpert):
+    """The mask of a token is that of expert choice by a threshold that was found before, whatever else is in its group.
+
+    For networks that were trained by expert choice, whose predictions then do not depend on their neighbours. How many
+    tokens an expert selects is no longer fixed; only what finds room in the buffer depends on the group.
+
+    Attributes:
+      threshold: of `RelaxedExpertChoice.thresholds`, [G, E], or a mean of them, [E].
+      capacity: slots of the buffer, C, at least 1 and at most S.
+      score: what the threshold was found for, "gates" or "logits".
+    """
+
+    threshold: ops.TopkThreshold
+    capacity: int
+    score: str = "logits"
+
+    def __call__(self, logits: Logits) -> Slots:
+        """Any number of tokens for an expert, at most `capacity` of them in its buffer."""
+        gates, scores = gates_and_scores(logits, self.score)
+        _, token = jax.lax.top_k(jax.lax.stop_gradient(scores), self.capacity)
+        return fill_slots(gates, self.threshold(scores), token)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ def first(count, labels=None):
 
 def logits_of(config, params, images):
     """Those of evaluation, through the network alone."""
-    network = vmoe._model(config, 10, vmoe.make_router(config, config.router.lam.start))
+    network = vmoe.make_model(config, 10, vmoe.make_router(config, config.router.lam.start))
     return network.apply({"params": params}, jnp.asarray(images, jnp.float32) / 127.5 - 1.0)
 
 
@@ -125,7 +125,7 @@ def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
 )
 def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logits):
     config = tiny_config(**fields)
-    network = vmoe._model(config, 10, vmoe.make_router(config, 0.1))
+    network = vmoe.make_model(config, 10, vmoe.make_router(config, 0.1))
     dense = network.clone(make_mlp=None)
     size, width, mlp = 8, 32, 64
     slots, tokens, router = slots_of_a_group / 10, 16, 16 * width * num_logits

@@ -1,4 +1,4 @@
-"""The routers behind a plan and behind a straight-through mask: what they select, and what they learn by."""
+"""The routers behind a plan, behind a straight-through mask and by thresholds: what they select and learn by."""
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from experiments.vmoe.routers import (
     Logits,
     RelaxedExpertChoice,
     StraightThroughExpertChoice,
+    ThresholdExpertChoice,
 )
 
 G, S, E, K, C = 2, 12, 6, 4, 8
@@ -74,3 +75,65 @@ def test_straight_through_is_the_hard_router_forward_and_the_relaxed_one_backwar
     np.testing.assert_allclose(gradient, made["relaxed"][1], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(of_hard, 0, atol=1e-6)
     assert np.abs(gradient[hard.combine == 0]).max() > 0.1  # what is not selected learns whether it should be
+
+
+# By thresholds ------------------------------------------------------------------------------------------------------
+
+TRAINED = {
+    "hard": RelaxedExpertChoice(K, C, 0.0),
+    "relaxed": RelaxedExpertChoice(K, C, 0.3),
+    "p = 4/3, gates": RelaxedExpertChoice(K, C, 0.1, 4 / 3, "gates"),
+}
+
+
+def by_threshold(router, found_on, logits, capacity=C):
+    thresholds = router.thresholds(Logits(found_on, found_on))
+    return ThresholdExpertChoice(thresholds, capacity, router.score)(Logits(logits, logits))
+
+
+@jax.jit
+def routed(logits, others):
+    """By router: itself; its thresholds on its own batch; in two larger ones, all of whose tokens fit; if many pass."""
+    larger = [jnp.concatenate([logits, new], axis=1) for new in (others, 3 * others)]
+    return {
+        name: (
+            router(Logits(logits, logits)),
+            by_threshold(router, logits, logits),
+            [by_threshold(router, logits, batch, 2 * S) for batch in larger],
+            by_threshold(router, logits - 1, logits, K),
+        )
+        for name, router in TRAINED.items()
+    } | {"k": HardExpertChoice(K, "logits")(Logits(logits, logits))}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return jax.tree.map(np.asarray, routed(LOGITS, CHANGE))
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_on_the_batch_of_its_thresholds_it_is_expert_choice_to_the_bit(name, found):
+    jax.tree.map(np.testing.assert_array_equal, found[name][1], found[name][0])
+    if name == "hard":
+        for field in ("token", "weight"):
+            np.testing.assert_array_equal(getattr(found[name][1], field)[..., :K], getattr(found["k"], field))
+        np.testing.assert_array_equal(found[name][1].combine, found["k"].combine)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_other_tokens_of_the_batch_change_nothing(name, found):
+    alone, together = found[name][0], found[name][2]
+    for batch in together:
+        np.testing.assert_array_equal(batch.combine[:, :S], alone.combine)
+    assert (together[0].selected != together[1].selected).any()
+
+
+@pytest.mark.parametrize("name", ["hard", "relaxed"])
+def test_a_buffer_has_the_tokens_of_largest_score_and_the_rest_is_dropped(name, found):
+    many = found[name][3]
+    assert (many.selected > K).any()
+    np.testing.assert_array_equal(many.selected, (many.combine > 0).sum(axis=1))
+    np.testing.assert_array_equal(many.token, np.argsort(-LOGITS, axis=1)[:, :K].swapaxes(1, 2))
+    weights = np.take_along_axis(many.combine.swapaxes(1, 2), many.token, axis=2)
+    np.testing.assert_array_equal(many.weight, weights)
+    np.testing.assert_allclose(many.mass, many.combine.sum(axis=1), rtol=1e-6)

@@ -1,0 +1,216 @@
+"""Whether a prediction depends on its neighbours: `python -m experiments.vmoe.batches WORKDIR... --out=DIR`.
+
+Evaluates trained networks with hard, relaxed or token choice on all test images, in two ways:
+
+batch     in batches of 1 to 1,024 images, each one group, as in training: k and buffers in proportion, rounded up (k of
+          the relaxed router is not). The last batch is filled up with the first images
+alone     each token on its own, in buffers for all: by the threshold of each expert, averaged over groups of training
+          images, without noise; or as token choice does. What experts then take of a batch is counted
+
+Workdirs must have their last checkpoint. Nothing is chosen here.
+"""
+
+import argparse
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+import ops
+from experiments.core import console
+from experiments.core.config import require, to_json
+from experiments.core.errors import UsageError
+from experiments.core.input.dataset import Data
+from experiments.core.record.environment import describe
+from experiments.core.record.files import read_object, write_json
+from experiments.core.record.workdir import Workdir
+from experiments.core.training import checkpoint
+from experiments.core.training.experiment import Params, Setup
+from experiments.core.training.program import Program
+from experiments.vision.networks import inputs_of
+from experiments.vmoe import outputs
+from experiments.vmoe.experiment import RECIPE, make_model, make_router, routing_shape
+from experiments.vmoe.routers import RelaxedExpertChoice, ThresholdExpertChoice, TokenChoice
+
+SIZES = (1, 4, 25, 256, 1024)  # images of a batch
+THRESHOLD_IMAGES = 10_000  # training images, at most, whose thresholds are averaged
+_AT_ONCE = 1000  # images, about
+_ADVICE = "train it again"
+
+Thresholds = dict[str, ops.TopkThreshold]  # [E], by block; of token choice there are none
+Trained = RelaxedExpertChoice | TokenChoice
+
+
+class Found(NamedTuple):
+    """What a network makes of N images in its L layers with E experts."""
+
+    classes: Any  # [N], the predicted ones
+    served: Any  # [N, L, E], the tokens of each image in the buffer of an expert
+    without: Any  # [N, L], the share of its tokens in no buffer
+    chosen: Any  # [N, L], the tokens that experts select, in buffers or not; a mean over the images of a batch
+
+
+def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
+    """Returns the record of a finished run: its config and environment, and what each way gives at each size, by seed.
+
+    A row has, by seed: `precision` at 1 in percent; `tokens` of an expert for each training group's worth of images;
+    `variation`, the coefficient of variation of that number over experts and batches; the tokens `without` an expert
+    and those `dropped`, in percent. Tokens are counted in buffers, but for `dropped`: those that buffers of the
+    training capacity, in proportion, have no room for. Means over the layers and whole batches. `changed`: the images
+    with another class in batches of the largest size than of 1, in percent.
+
+    Raises:
+      UsageError: the run is not finished, has no checkpoint of its end or too few test images, or another router.
+    """
+    workdir = Workdir(path)
+    step, _ = checkpoint.find(workdir.checkpoints)
+    if not workdir.is_done() or step != workdir.read_summary()["steps"]:
+        raise UsageError(f"{path} is not done, or has no checkpoint of its end: {_ADVICE}")
+    config = ml_collections.ConfigDict(read_object(workdir.config, _ADVICE))
+    program = Program(Setup(RECIPE, config, RECIPE.load(config)))
+    data, router = program.setup.data, trained_router(config)
+    if len(data.evaluation["label"]) < max(sizes):
+        raise UsageError(f"{path} has fewer test images than the {max(sizes)} of a batch")
+    state, _ = checkpoint.restore(workdir.checkpoints / str(step), program.state, to_json(config))
+    evaluate = {size: _evaluation(config, data, router, size) for size in sizes}
+    evaluate_alone = _evaluation(config, data, router, 1, alone=True)
+    find = _thresholds(config, data, router) if isinstance(router, RelaxedExpertChoice) else lambda params: {}
+    rows: list[dict[str, Any]] = [{"way": way, "images": size} for way in ("batch", "alone") for size in sizes]
+    changed = []
+    for seed in range(len(config.seeds)):
+        params = jax.tree.map(operator.itemgetter(seed), state.params) if program.setup.seed_axis else state.params
+        alone = evaluate_alone(params, find(params))
+        found = {size: each(params, {}) for size, each in evaluate.items()}
+        for row in rows:
+            of_way = found[row["images"]] if row["way"] == "batch" else alone
+            share = Fraction(row["images"], config.moe.group_images)
+            values = _measure(of_way, row["images"], float(share), proportional(router, share).capacity)
+            values["precision"] = 100.0 * float(np.mean(of_way.classes == data.evaluation["label"]))
+            for name, value in values.items():
+                row.setdefault(name, []).append(value)
+        changed.append(100.0 * float(np.mean(found[max(sizes)].classes != found[1].classes)))
+    environment = read_object(workdir.environment, _ADVICE)
+    return {"config": to_json(config), "environment": environment, "rows": rows, "changed": changed}
+
+
+def _measure(found: Found, size: int, share: float, slots: int) -> dict[str, float]:
+    """The values of a row but for the precision."""
+    whole = len(found.served) // size * size
+    tokens = found.served[:whole].reshape(-1, size, *found.served.shape[1:]).sum(axis=1, dtype=np.float64)  # [G, L, E]
+    kept = np.minimum(tokens, slots).sum(axis=(0, 2)) / found.chosen[:whole].sum(axis=0, dtype=np.float64)
+    return {
+        "tokens": float(tokens.mean() / share),
+        "variation": float((tokens.std(axis=(0, 2)) / tokens.mean(axis=(0, 2))).mean()),
+        "without": 100.0 * float(found.without[:whole].mean(dtype=np.float64)),
+        "dropped": 100.0 * max(0.0, float(1.0 - kept.mean())),
+    }
+
+
+def trained_router(config: ml_collections.ConfigDict) -> Trained:
+    """The router of a config; the hard one is the relaxed one with lam = 0.
+
+    Raises:
+      UsageError: it is another, or has no exact mask with a constant lam.
+    """
+    fields, shape = config.router, routing_shape(config)
+    if fields.name == "hard":
+        return RelaxedExpertChoice(shape.k, shape.k, 0.0, score=fields.score)
+    router = make_router(config, fields.lam.start)
+    exact = isinstance(router, RelaxedExpertChoice) and not router.iterations and fields.lam.schedule == "constant"
+    allowed = "hard, token_choice, or relaxed with an exact mask and a constant lam"
+    require(exact or isinstance(router, TokenChoice), "router.name", fields.name, allowed)
+    return cast(Trained, router)
+
+
+def proportional(router: Trained, share: Fraction) -> Trained:
+    """The router for groups of another size, `share` times that of training; slots, and k without lam, rounded up."""
+    router = dataclasses.replace(router, capacity=math.ceil(share * router.capacity))
+    if isinstance(router, TokenChoice):
+        return router
+    k = share * Fraction(router.k)
+    return dataclasses.replace(router, k=float(k) if router.lam else math.ceil(k))
+
+
+def _over(images: np.ndarray, unit: int, function: Callable[[np.ndarray], Any]) -> Any:
+    """Joins what a function returns for equal parts of the images in whole units; the last has the first ones again."""
+    size = unit * max(1, _AT_ONCE // unit)
+    parts = [function(images[np.arange(start, start + size) % len(images)]) for start in range(0, len(images), size)]
+    return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def _thresholds(
+    config: ml_collections.ConfigDict, data: Data, router: RelaxedExpertChoice
+) -> Callable[[Params], Thresholds]:
+    """Returns a function of parameters: the mean thresholds of the groups of training images."""
+    network, prepare = make_model(config, data.num_classes, router), inputs_of(config).prepare_stored
+    group = config.moe.group_images
+    groups = min(len(data.train["image"]), THRESHOLD_IMAGES) // group
+
+    @jax.jit
+    def of_groups(params: Params, images: jax.Array) -> Thresholds:
+        seen = outputs.router_logits(network, params, prepare(images))
+        return {block: router.thresholds(logits) for block, logits in seen.items()}
+
+    def find(params: Params) -> Thresholds:
+        found = _over(data.train["image"][: groups * group], group, functools.partial(of_groups, params))
+        return jax.tree.map(lambda leaf: leaf[:groups].mean(axis=0), found)
+
+    return find
+
+
+def _evaluation(
+    config: ml_collections.ConfigDict, data: Data, trained: Trained, size: int, *, alone: bool = False
+) -> Callable[[Params, Thresholds], Found]:
+    """Returns a function of parameters and thresholds: what the network makes of all images, in batches of `size`."""
+    router, prepare = proportional(trained, Fraction(size, config.moe.group_images)), inputs_of(config).prepare_stored
+    in_batches, experts = config.copy_and_resolve_references(), config.moe.num_experts
+    in_batches.moe.group_images = size
+    if alone:
+        in_batches.moe.dispatcher = "dense"
+
+    @jax.jit
+    def apply(params: Params, thresholds: Thresholds, images: jax.Array) -> Found:
+        of_blocks = {
+            block: ThresholdExpertChoice(threshold, router.capacity, config.router.score)
+            for block, threshold in thresholds.items()
+        }
+        found = outputs.apply(make_model(in_batches, data.num_classes, of_blocks or router), params, prepare(images))
+        assigned = jnp.stack([of.reshape(len(images), -1, experts) for of in found.assigned.values()], axis=1)
+        support = jnp.stack([of["support"] for of in found.routing.values()], axis=1)  # [G, L]
+        chosen = jnp.repeat(support * experts / size, size, axis=0)
+        return Found(found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen)
+
+    images = data.evaluation["image"]
+    return lambda params, thresholds: jax.tree.map(
+        lambda leaf: leaf[: len(images)], _over(images, size, functools.partial(apply, params, thresholds))
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command; returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.vmoe.batches", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of a finished run")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where NAME.json of each is written")
+    options = parser.parse_args(arguments)
+    environment = describe(["python", "-m", "experiments.vmoe.batches", *arguments])
+    options.out.mkdir(parents=True, exist_ok=True)
+    for path in options.workdirs:
+        found = study(path, SIZES)
+        record = {"environment": environment, "threshold_images": THRESHOLD_IMAGES, "run": found}
+        write_json(options.out / f"{Path(path).name}.json", record)
+        print(f"{path}: {found['changed']}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    console.run(main)
