@@ -3,8 +3,8 @@
 tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
        paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
        validation, then ten seeds of each on test; 90 minutes of 2 CPU cores
-longer  those, and five of them again for four times as many steps, at a rate chosen for that with one seed, then a lam
-       with three; in the same directory
+longer  those, and the paper's two routers and a dense network again for four times as many steps, at a rate chosen for
+       that with one seed, then a lam with three; in the same directory
 small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then
        every router on test, all at the rate of the hard one; under an hour on 2 CPU cores
@@ -40,7 +40,7 @@ TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
-LONGER = ("hard-logits", "relaxed-logits", "relaxed-logits-dykstra10", "straight_through", "dense")
+LONGER = ("hard-logits", "relaxed-logits", "dense")
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
 # Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
