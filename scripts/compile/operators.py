@@ -20,7 +20,10 @@ _LAM = 0.1
 SHORT, LONG = (128, 1000, 100), (1, 1_000_000, 100_000)
 # Sort and pool the entries, which takes XLA minutes to compile for a TPU at a million.
 _SHORT_ALONE = frozenset(
-    ("owl_norm", "lmo", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression")
+    (
+        *("owl_norm", "lmo", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression"),
+        "prefix_topk_threshold",
+    )
 )
 
 
@@ -55,6 +58,8 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
         x[:, :1, None], labels[:, None], x[:, 1:2], x.shape[1]
     ),
     "topk_plan": lambda x, k, labels: ops.topk_plan(x[None], k, 0.5 * x.shape[0], lam=_LAM).plan[0],
+    "topk_threshold": lambda x, k, labels: ops.topk_threshold(x, k, lam=_LAM)(x),
+    "prefix_topk_threshold": lambda x, k, labels: ops.prefix_topk_threshold(x, k, lam=_LAM).entry(x),
     "lam_of_support": lambda x, k, labels: ops.lam_of_support(x, k, 2 * k),
     "straight_through": lambda x, k, labels: ops.straight_through(
         ops.hard_topk_mask(x, k), ops.topk_mask(x, k, lam=_LAM)
