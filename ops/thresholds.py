@@ -165,9 +165,9 @@ def prefix_topk_threshold(
 
     ``prefix_topk_threshold(x, k).entry(x)`` is the mask of each entry among those up to it. Differentiable in ``x``,
     ``k`` and ``lam``. Later entries change nothing, neither values, to the bit, nor gradients. Takes O(n log^2 n) time
-    and O(n log n) memory, n the size along ``axis``: from some 2,000 entries on less than ``topk_threshold`` of all
-    prefixes as rows. In float32 a share is accurate to about 1e-14 times n times the largest entry over ``lam``, and
-    to rounding.
+    and O(n log n) memory, n the size along ``axis``; for a thousand entries or fewer, all prefixes as rows of
+    ``topk_threshold`` take less. In float32 a share is accurate to about 1e-14 times n times the largest entry over
+    ``lam``, and to rounding.
 
     Args:
       x: real array, at least one dimension. ``-inf`` is absent; from the first NaN or ``+inf`` on, thresholds are NaN.

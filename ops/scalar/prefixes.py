@@ -18,7 +18,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from .arithmetic import TwoFloat, choose, two_product, two_sum
-from .equation import Equation, dense, position
+from .equation import Equation, position
 from .threshold import Extent, search
 
 _EQUATION = Equation(2.0)
@@ -172,7 +172,7 @@ def _prefix_thresholds_jvp(primals, tangents):
         low, high = _between(sums, ranks)
         moved = moved + (high - low).sum(axis=0)
     if not isinstance(lam_dot, SymbolicZero):
-        moved = moved - partial * dense(lam_dot, lam)
+        moved = moved - partial * lam_dot
     if not isinstance(k_dot, SymbolicZero):
         moved = moved - lam * k_dot
     gamma_dot = choose(number > 0, moved / jnp.maximum(number, 1).astype(moved.dtype), 0.0)
