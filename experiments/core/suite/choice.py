@@ -23,11 +23,6 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choic
 
     Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. It
     competes with them if nothing but its setting is another.
-
-    Args:
-      suite: of the runs.
-      out: its directory.
-      runs: all that compete.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
@@ -50,7 +45,7 @@ def _decide(
     for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
         missing += choices[name]["missing"]
         won = next((run for run in candidates[name] if run.name == choices[name]["chosen"]), None)
-        if won is not None and all(_differ_in_setting(won, run) for run in rivals):
+        if won is not None and all(_but_setting(won) == _but_setting(run) for run in rivals):
             measured += [entry for entry in choices[name]["candidates"] if entry["run"] == won.name]
     for run in rivals:
         earlier = choices[run.best_of]["setting"] or {} if run.best_of else {}
@@ -65,9 +60,8 @@ def _decide(
     }
 
 
-def _differ_in_setting(one: SuiteRun, other: SuiteRun) -> bool:
-    """Whether the two differ in that alone."""
-    return (one.variant, dict(one.base), one.weights_of) == (other.variant, dict(other.base), other.weights_of)
+def _but_setting(run: SuiteRun) -> tuple[str, dict[str, Any], str | None]:
+    return run.variant, dict(run.base), run.weights_of
 
 
 def _measure(suite: Suite, out: Path, run: SuiteRun, setting: Fields) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 import time
@@ -16,6 +15,7 @@ from experiments.core.console import clock
 from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.record import hardware
 from experiments.core.record.environment import processors
+from experiments.core.record.files import is_remote
 from experiments.core.suite import runner, worker
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
@@ -26,9 +26,8 @@ _HELP = """Trains all runs of a preset and makes their table and figures.
 
     python -m {package} --out=DIR [--preset={presets}] [--only=REGEX] [--jobs=N]
 
-Run it again and it resumes; finished runs are left alone. SIGTERM stops
-it with exit status 0; a run that fails is reported, does not keep the others from running, and
-makes the exit status 1.
+Run it again and it resumes; finished runs are left alone. SIGTERM stops it with exit status 0;
+a run that fails does not keep the others from running, and makes the exit status 1.
 """
 
 
@@ -37,18 +36,13 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     description = _HELP.format(package=suite.package, presets="|".join(suite.presets))
     parser = argparse.ArgumentParser(prog=f"python -m {suite.package}", description=description)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "--out",
-        type=lambda path: Path(os.path.expanduser(path)),
-        required=True,
-        help="directory of the workdirs, table and figures",
-    )
+    parser.add_argument("--out", required=True, help="directory of the workdirs, table and figures")
     parser.add_argument("--preset", choices=suite.presets, default=next(iter(suite.presets)))
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
     many = f"runs at once, each on its share of the processors (a processor each, up to {MOST}; 1 on an accelerator)"
     parser.add_argument("--jobs", type=int, metavar="N", help=many)
     options = parser.parse_args(arguments)
-    if str(options.out).startswith("gs:"):
+    if is_remote(options.out):
         parser.error(f"--out={options.out}: a suite keeps its runs on a local disk; scripts.launch trains in buckets")
     runs = suite.presets[options.preset]()
     try:
@@ -61,9 +55,9 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     if options.jobs is not None and not 1 <= options.jobs <= most:
         parser.error(f"--jobs={options.jobs} is not allowed: it must be in [1, {most}], the processors there are")
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
-    command = ["python", "-m", suite.package, *arguments]
+    out, command = Path(options.out).expanduser(), ["python", "-m", suite.package, *arguments]
     try:
-        return in_one_line(lambda: run_suite(suite, options.out, runs, selected, command, options.jobs))
+        return in_one_line(lambda: run_suite(suite, out, runs, selected, command, options.jobs))
     except worker.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
             print("\nstopped; run it again and it resumes", flush=True)
@@ -87,14 +81,19 @@ def run_suite(
       Stopped: at SIGTERM or SIGINT, once the run under way is saved.
     """
     start = time.monotonic()
-    at_once = _jobs(jobs)
+    hardware.require_devices()
+    if (platform := jax.default_backend()) == "cpu":
+        # A processor is better off with a run of its own than with a share of one.
+        jobs = jobs or min(MOST, len(processors()))
+    elif jobs not in (None, 1):
+        raise UsageError(f"--jobs={jobs} is not allowed: it must be 1 on a {platform}, which a run has to itself")
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
         config = suite.config(run, out)
         train.check_fields(suite.recipe, config)
         train.prepare(suite.recipe, config)
     try:
-        failed = runner.train_all(suite, out, runs, selected, command, min(at_once, len(selected)))
+        failed = runner.train_all(suite, out, runs, selected, command, min(jobs or 1, len(selected)))
     finally:
         if out.is_dir():
             runner.write_choices(suite, out, runs)
@@ -105,17 +104,3 @@ def run_suite(
     if failed:
         print(f"error: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _jobs(asked: int | None) -> int:
-    """Runs at once. An accelerator is there for one; a processor is better off with a run of its own than with a share.
-
-    Raises:
-      UsageError: more are asked for than the devices allow.
-    """
-    hardware.require_devices()
-    if (platform := jax.default_backend()) != "cpu":
-        if asked not in (None, 1):
-            raise UsageError(f"--jobs={asked} is not allowed: it must be 1 on a {platform}, which a run has to itself")
-        return 1
-    return asked or min(MOST, len(processors()))

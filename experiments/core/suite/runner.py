@@ -5,13 +5,14 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from experiments.core.config import leaves
 from experiments.core.console import clock
 from experiments.core.errors import UsageError
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import Choice, choose
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.core.suite.worker import Job, Pool, attempt, in_a_line, stoppable
+from experiments.core.suite.worker import Job, attempt, attempts, in_a_line, stoppable
 from experiments.core.training import train
 
 CHOICES = "choices.json"
@@ -34,8 +35,8 @@ def train_all(
       Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
       UsageError: the first run finds no data, so that none would.
     """
-    with stoppable(), contextlib.closing(Pool(jobs)) as pool:
-        return _Runner(suite, out, runs, selected, command).go(pool, jobs)
+    with stoppable():
+        return _Runner(suite, out, runs, selected, command).go(jobs)
 
 
 class _Runner:
@@ -47,7 +48,7 @@ class _Runner:
         self.failed: list[str] = []
         self.seconds: list[float] = []  # of the runs trained here
 
-    def go(self, pool: Pool, jobs: int) -> list[str]:
+    def go(self, jobs: int) -> list[str]:
         has_data = False
         for wave in self._waves():
             choices = choose(self.suite, self.out, self.runs) if any(run.best_of for run in wave) else {}
@@ -58,8 +59,10 @@ class _Runner:
                 has_data = True
             # A run that no other can be trained beside has the whole machine.
             alone = jobs == 1 or len(to_train) == 1
-            for job, outcome in ((job, attempt(job)) for job in to_train) if alone else pool.attempts(to_train):
-                self._over(self.selected[job.name], outcome, jobs)
+            outcomes = ((job, attempt(job)) for job in to_train) if alone else attempts(to_train, jobs)
+            with contextlib.closing(outcomes):
+                for job, outcome in outcomes:
+                    self._over(self.selected[job.name], outcome, jobs)
         return self.failed
 
     def _waves(self) -> Iterator[list[SuiteRun]]:
@@ -117,10 +120,7 @@ class _Runner:
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
-    """Writes what has been measured and chosen on validation, if the suite chooses at all; choices of others stay.
-
-    So does a choice of which nothing counts any more, as the runs were made with other configs than they would have
-    today, from a directory of another name for example: there is no other record of it.
+    """Writes what has been measured and chosen on validation; choices of others, and outdated ones, stay.
 
     Raises:
       DamagedError: the file that is there holds something else.
@@ -134,13 +134,9 @@ def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
 
 def _result(workdir: Workdir, shown: Sequence[str]) -> str:
     summary = workdir.read_summary()
-    parts = []
-    for name in shown:
-        value = summary["final"]
-        for part in name.split("/"):
-            value = value.get(part, {})
-        if value:
-            parts.append(f"{name} " + ("-" if value["mean"] is None else f"{value['mean']:.2f} %"))
+    final = dict(leaves(summary["final"], prefix="", between="/"))
+    means = {name: final.get(f"{name}/mean", "") for name in shown}
+    parts = [f"{name} " + ("-" if mean is None else f"{mean:.2f} %") for name, mean in means.items() if mean != ""]
     if summary["diverged"]:
         parts.append(f"{summary['diverged']} of {len(summary['seeds'])} seeds diverged")
     return ", ".join(parts)

@@ -3,17 +3,18 @@
 Small networks leave most of a machine idle: a step is over before its work could be divided. Runs side by side do not.
 """
 
-import concurrent.futures
 import contextlib
 import importlib
 import io
 import multiprocessing
 import os
+import queue
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -30,6 +31,7 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PATIENCE = 20.0  # seconds between two lines of a run
 
 
 class Stopped(BaseException):
@@ -58,7 +60,7 @@ def attempt(job: Job) -> float | str:
     recipe = importlib.import_module(f"experiments.{job.experiment}.experiment").RECIPE
     start, workdir = time.monotonic(), Workdir(job.path)
     try:
-        with contextlib.redirect_stdout(LatestLine(job.name)):
+        with contextlib.redirect_stdout(_LatestLine(job.name)):
             asked_to_stop = train.start(recipe, job.config, workdir, job.command)
         if asked_to_stop or not workdir.is_done():
             raise Stopped
@@ -69,71 +71,59 @@ def attempt(job: Job) -> float | str:
         jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
 
 
-class Pool:
-    """A process for each of several shares of the processors, started when there is a run for it; all end with ours.
+def attempts(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, float | str]]:
+    """Trains runs that wait for none of each other; yields the outcome of each, as `attempt` has it, at its end.
 
-    Each is a pool of its own, so that a process that dies costs its run alone.
+    Each of several threads has a process of its own with a share of the processors, so that a process that dies costs
+    its run alone. When the iterator is closed, what is under way is stopped and saved; what is told to stop once more
+    meanwhile ends at once.
     """
+    available, shares, own = processors(), queue.SimpleQueue[list[int]](), threading.local()
+    for number in range(processes):
+        shares.put(available[number::processes])
+    spawn = multiprocessing.get_context("spawn")  # what JAX has started does not survive a fork
+    stopping, lock = threading.Event(), threading.Lock()
 
-    def __init__(self, processes: int):
-        available = processors()
-        self._shares = [available[number::processes] for number in range(processes)]
-        self._executors: dict[int, ProcessPoolExecutor] = {}
-        self._under_way: dict[Future[float | str], tuple[int, Job]] = {}  # the share and the run of each
+    def begin() -> None:
+        # A process starts with the mask of its thread: signals wait until it is ready for them.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        own.share, own.executor = shares.get(), None
 
-    def attempts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, float | str]]:
-        """Trains runs that wait for none of each other; yields the outcome of each, as `attempt` has it, at its end.
-
-        Raises:
-          Stopped: a process was told to stop, and has saved what it trained.
-        """
-        waiting = list(jobs)
-        while waiting or self._under_way:
-            taken = {share for share, _ in self._under_way.values()}
-            free = [share for share in range(len(self._shares)) if share not in taken]
-            if waiting and free:
-                self._begin(free[0], waiting.pop(0))
-                continue
-            done = concurrent.futures.wait(self._under_way, return_when=concurrent.futures.FIRST_COMPLETED).done
-            for future in done:
-                share, job = self._under_way.pop(future)
-                try:
-                    yield job, future.result()
-                except BrokenProcessPool:
-                    self._executors.pop(share).shutdown()
-                    yield job, "its process was killed, by a user or for want of memory"
-
-    def _begin(self, share: int, job: Job) -> None:
-        if share not in self._executors:
-            # By the first start, it would let signals through; and it must outlive a terminal.
-            hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            resource_tracker.ensure_running()
-            signal.signal(signal.SIGHUP, hangup)
-            # Fresh processes: what JAX has started does not survive a fork.
-            spawn = multiprocessing.get_context("spawn")
-            self._executors[share] = ProcessPoolExecutor(1, spawn, _prepare, (self._shares[share],))
-        # Signals wait for the process to be ready for them.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    def outcome(job: Job) -> float | str:
+        own.executor = own.executor or ProcessPoolExecutor(1, spawn, _prepare, (own.share,))
         try:
-            self._under_way[self._executors[share].submit(_attempt, job)] = share, job
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            with lock:  # no process starts once all are told to stop
+                if stopping.is_set():
+                    return "stopped"
+                future = own.executor.submit(_attempt, job)
+            return future.result()
+        except BrokenProcessPool:
+            own.executor = None
+            return "its process was killed, by a user or for want of memory"
 
-    def close(self) -> None:
-        """Stops what is under way, once it is saved; what is stopped again meanwhile ends at once."""
-        for process in multiprocessing.active_children():
+    resource_tracker.ensure_running()  # started by a thread, it would let signals through
+    threads = ThreadPoolExecutor(processes, initializer=begin)
+    under_way = {threads.submit(outcome, job): job for job in jobs}
+    try:
+        for future in as_completed(under_way):
+            yield under_way[future], future.result()
+    finally:
+        with lock:
+            stopping.set()
+        children = multiprocessing.active_children()
+        for process in children:
             process.terminate()
         try:
-            concurrent.futures.wait(self._under_way)
+            for process in children:
+                process.join()
         except Stopped:
-            for process in multiprocessing.active_children():
+            for process in children:
                 process.kill()
-        for executor in self._executors.values():
-            executor.shutdown()
+        threads.shutdown()
 
 
 def _prepare(share: list[int]) -> None:
-    """Begins a process of the pool: it ends when told to, or when nobody is there to tell it."""
+    """Begins a process: it ends when told to, or when nobody is there to tell it."""
     os.setpgrp()  # a terminal's signals do not come here
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -147,26 +137,20 @@ def _prepare(share: list[int]) -> None:
 
 def _attempt(job: Job) -> float | str:
     try:
-        with stoppable():
-            return attempt(job)
+        return attempt(job)
     except Stopped:
-        if not (parent := multiprocessing.parent_process()) or not parent.is_alive():
-            os._exit(1)  # nobody takes the outcome, for which the pool would wait
-        raise
+        os._exit(1)  # the suite, if it is still there, takes it for one that was killed
 
 
-class LatestLine(io.TextIOBase):
+class _LatestLine(io.TextIOBase):
     """Passes on a line of what a run prints now and then: how far it is, and the time left of a long one."""
 
-    def __init__(self, name: str, seconds: float = 20.0):
-        self._name, self._seconds, self._out = name, seconds, sys.stdout
-        self._last, self._line = time.monotonic(), ""
+    def __init__(self, name: str):
+        self._name, self._out, self._last = name, sys.stdout, time.monotonic()
 
     def write(self, text: str) -> int:
-        """Takes text; of whole lines the last one is passed on, if the last such time is long enough ago."""
-        *lines, self._line = (self._line + text).split("\n")
-        if lines and lines[-1] and time.monotonic() - self._last >= self._seconds:
-            print(f"    {self._name}: {lines[-1]}", file=self._out, flush=True)
+        if text.strip() and time.monotonic() - self._last >= _PATIENCE:
+            print(f"    {self._name}: {text.strip()}", file=self._out, flush=True)
             self._last = time.monotonic()
         return len(text)
 
@@ -178,11 +162,7 @@ def in_a_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Turns signals into `Stopped` wherever the trainer does not handle them itself.
-
-    While a run trains, the trainer notes the signal, saves and returns. Anywhere else nothing is
-    under way that could be left half done, since files are written whole.
-    """
+    """Turns signals into `Stopped` wherever the trainer does not handle them itself; files are written whole."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.loop`
