@@ -11,18 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.core.input.stream import Arrays
 from experiments.core.record.files import replacing
-
-Arrays = dict[str, np.ndarray]
 
 _FORMAT = 4  # to be raised when what `make` returns changes meaning
 
 
 def load_or_make(name: str, version: str, files: Iterable[Path], make: Callable[[], Arrays]) -> Arrays:
-    """The arrays of `make()`, which depend on `version` and `files` alone, from the cache if there.
-
-    A file counts as unchanged while its path, size and time of modification are.
-    """
+    """The arrays of `make()`, which depend on `version` and `files` (path, size and time), from the cache if there."""
     stats = [(file.resolve(), file.stat()) for file in files]
     listed = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
     digest = hashlib.sha256(f"{_FORMAT} {version}{listed}".encode()).hexdigest()[:16]

@@ -8,7 +8,7 @@ import numpy as np
 from experiments.core.config import require, require_one_of
 from experiments.core.errors import UsageError
 from experiments.core.input import pipeline, sources
-from experiments.core.input.examples import Examples, InMemory
+from experiments.core.input.examples import InMemory
 from experiments.core.input.stream import Arrays, Stream
 
 SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of each
@@ -65,7 +65,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out), of one class or several.
+    """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out).
 
     With `split="test"` all training images train and the test images evaluate. With
     `split="validation"` the last `validation_size` training images evaluate, the others train, and
@@ -91,15 +91,11 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
     train, evaluation = source.train, source.test
     if config.split == "validation":
         num_train = len(train) - config.validation_size
-        require(
-            num_train > 0,
-            "validation_size",
-            config.validation_size,
-            f"below the {len(train)} training images of {config.dataset}",
-        )
-        evaluation = train.part(num_train, len(train))
-        train = train.part(0, num_train)
-    data = Data(_arrays(train), _arrays(evaluation), source.num_classes, SPLITS[config.split])
+        fewer = f"below the {len(train)} training images of {config.dataset}"
+        require(num_train > 0, "validation_size", config.validation_size, fewer)
+        train, evaluation = train.part(0, num_train), train.part(num_train, len(train))
+    arrays = [part.arrays if isinstance(part, InMemory) else {} for part in (train, evaluation)]
+    data = Data(arrays[0], arrays[1], source.num_classes, SPLITS[config.split])
     if config.get("input") is not None and config.input.augment_on == "host":
         return dataclasses.replace(
             data,
@@ -126,7 +122,3 @@ def first_of_each_class(data: Data, count: int) -> Data:
     require(fewest == count, "images_per_class", count, f"at most {fewest}, as many as every class has")
     kept = np.sort(np.concatenate(places))
     return dataclasses.replace(data, train={name: array[kept] for name, array in data.train.items()})
-
-
-def _arrays(examples: Examples) -> Arrays:
-    return examples.arrays if isinstance(examples, InMemory) else {}

@@ -20,12 +20,13 @@ from PIL import Image
 from experiments.core.errors import DamagedError, UsageError
 from experiments.core.input.stream import Arrays, blank
 
-# Two threads that are the first to use TFDS can wait for each other forever. One imports it, the other looks something
-# up in it; for that both need a lock of a module and one of TFDS's own, and each may have got one of them.
+# Two threads that are the first to use TFDS can wait for each other forever: one has the lock of a module, the other a
+# lock of TFDS's own, and each needs both.
 _OPENING = threading.Lock()
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}  # of Pillow, by the number of channels
 # A record of TFRecord: the number of its bytes and a checksum of that, these bytes, another checksum.
 _HEADER, _FOOTER = struct.Struct("<QI"), 4
+_AGAIN = "prepare or copy the data set again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,21 +41,16 @@ class Label:
     several: bool = False
 
     @property
-    def dtype(self) -> Any:
-        """The type of a label."""
-        return np.uint8 if self.several else np.int32
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a single label."""
-        return (self.num_classes,) if self.several else ()
+    def blank(self) -> np.ndarray:
+        """Zeros like the label of an example: int32, or a vector [num_classes] in uint8."""
+        return blank((self.num_classes,), np.uint8) if self.several else blank((), np.int32)
 
     def encode(self, value: Any) -> np.ndarray:
         """The label of an example: its class, or 1 for each of its classes and 0 for the others (multi-hot)."""
         if not self.several:
             return self.checked(np.asarray(value))
         classes = np.asarray(value, np.int64)
-        vector = np.zeros(self.shape, self.dtype)
+        vector = self.blank.copy()
         vector[classes[classes >= 0]] = 1  # TFDS writes -1 for a class that is not known
         return vector
 
@@ -70,26 +66,19 @@ class Label:
                 f"config.label={self.feature!r} is not allowed: it must be a class from 0 to {self.num_classes - 1} "
                 f"in every example, and in {wrong.size} of {classes.size} it is another, such as {wrong[0]}"
             )
-        return classes.astype(self.dtype)
+        return classes.astype(np.int32)
 
 
-def decode(stored: bytes | np.ndarray, channels: int) -> np.ndarray:
-    """The image [H, W, channels] in uint8 that is `stored` as a file, in colour or grey, with a palette, or alpha.
-
-    Arrays are taken as they are.
+def decode(file: bytes, channels: int) -> np.ndarray:
+    """The image [H, W, channels] in uint8 that a file holds, in colour or grey, with a palette, or alpha.
 
     Raises:
       UsageError: the file has values of more than 8 bits.
     """
-    if isinstance(stored, np.ndarray):
-        return stored
     # Not left to TFDS, which returns as many channels as a file happens to have, and of a palette the indices.
-    with Image.open(io.BytesIO(stored)) as image:
+    with Image.open(io.BytesIO(file)) as image:
         if image.mode.startswith(("I", "F")):
-            raise UsageError(
-                f"the feature image has a file of Pillow's mode {image.mode!r}, which has more than 8 bits a channel: "
-                "it must have 8"
-            )
+            raise UsageError(f"an image has Pillow's mode {image.mode!r}: it must have 8 bits a channel")
         pixels = np.asarray(image.convert(_MODES[channels]))
     return pixels.reshape(*pixels.shape[:2], channels)
 
@@ -111,15 +100,9 @@ class InMemory:
         return InMemory({name: array[start:stop] for name, array in self.arrays.items()})
 
     @property
-    def channels(self) -> int:
-        """The number of channels of the arrays."""
-        return self.arrays["image"].shape[-1]
-
-    @property
-    def label_like(self) -> np.ndarray:
-        """An array of zeros like one of the labels."""
-        labels = self.arrays["label"]
-        return blank(labels.shape[1:], labels.dtype)
+    def blank(self) -> Arrays:
+        """Zeros like the image and the label of an example."""
+        return {name: blank(array.shape[1:], array.dtype) for name, array in self.arrays.items()}
 
 
 class OnDisk:
@@ -139,24 +122,16 @@ class OnDisk:
         if not 0 <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
         example = self._open()[self.start + index]
-        return {
-            "image": decode(example["image"], self.channels),
-            "label": self.label.encode(example[self.label.feature]),
-        }
+        return {"image": decode(example["image"], 3), "label": self.label.encode(example[self.label.feature])}
 
     def part(self, start: int, stop: int) -> "OnDisk":
         """The same files, a part of the indices."""
         return OnDisk(self.directory, self.split, self.label, self.start + start, self.start + stop)
 
     @property
-    def channels(self) -> int:
-        """Three: images are decoded to RGB."""
-        return 3
-
-    @property
-    def label_like(self) -> np.ndarray:
-        """An array of zeros like an encoded label."""
-        return blank(self.label.shape, self.label.dtype)
+    def blank(self) -> Arrays:
+        """Zeros like the label of an example, and an image without a pixel: each has its size."""
+        return {"image": blank((0, 0, 3), np.uint8), "label": self.label.blank}
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_source": None}
@@ -176,18 +151,25 @@ Examples = InMemory | OnDisk
 
 
 def open_split(builder: Any, split: str) -> Any:
-    """Examples by index of what a builder of TFDS has prepared, their images as they are stored."""
+    """Examples by index of what a builder of TFDS has prepared, their images as they are stored.
+
+    Raises:
+      UsageError: they are in a format that is not read here, or some are missing.
+    """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.data_sources.base import BaseDataSource
 
-    decoders = {"image": tfds.decode.SkipDecoding()}
-    if tfds.core.FileFormat.ARRAY_RECORD in builder.info.available_file_formats():
+    decoders, formats = {"image": tfds.decode.SkipDecoding()}, builder.info.available_file_formats()
+    if tfds.core.FileFormat.ARRAY_RECORD in formats:
         return builder.as_data_source(split, decoders=decoders)
+    if tfds.core.FileFormat.TFRECORD not in formats:
+        found = ", ".join(form.value for form in formats)
+        raise UsageError(f"{builder.data_dir} must be in the format array_record or tfrecord, and is in {found}")
     source = BaseDataSource(builder.info, split, decoders)
     source.data_source = TFRecords(builder.info.splits[split].filepaths)
     if len(source) != (expected := builder.info.splits[split].num_examples):
         how = f"its split {split} has {len(source)} examples in the place of {expected}"
-        raise DamagedError(builder.data_dir, how, "prepare or copy the data set again")
+        raise DamagedError(builder.data_dir, how, _AGAIN)
     return source
 
 
@@ -198,29 +180,24 @@ class TFRecords:
     """
 
     def __init__(self, paths: Iterable[Path]):
-        self._files: list[mmap.mmap] = []
-        self._starts: list[np.ndarray] = []  # of the records of each file
+        self._files: list[mmap.mmap | bytes] = []
+        places: list[tuple[int, int, int]] = []  # of each record: the number of its file, its start and its length
         for path in paths:
-            with open(path, "rb") as file:
-                if not os.fstat(file.fileno()).st_size:
-                    continue  # a part without an example, which cannot be mapped
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            starts, position = [], 0
+            with open(path, "rb") as file:  # one without a record cannot be mapped
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+            position = 0
             while position + _HEADER.size <= len(data):
-                starts.append(position)
-                position += _HEADER.size + _HEADER.unpack_from(data, position)[0] + _FOOTER
+                length = _HEADER.unpack_from(data, position)[0]
+                places.append((len(self._files), position + _HEADER.size, length))
+                position += _HEADER.size + length + _FOOTER
             if position != len(data):
-                raise DamagedError(path, "it does not end where a record does", "prepare or copy the data set again")
+                raise DamagedError(path, "it does not end where a record does", _AGAIN)
             self._files.append(data)
-            self._starts.append(np.asarray(starts))
-        self._ends = np.cumsum([len(starts) for starts in self._starts])
+        self._places = np.asarray(places, np.int64)
 
     def __len__(self) -> int:
-        return sum(map(len, self._starts))
+        return len(self._places)
 
     def __getitem__(self, index: int) -> bytes:
-        number = int(np.searchsorted(self._ends, index, side="right"))
-        data = self._files[number]
-        start = int(self._starts[number][index - self._ends[number]])  # counted from the end of its file
-        length, _ = _HEADER.unpack_from(data, start)
-        return data[start + _HEADER.size : start + _HEADER.size + length]
+        number, start, length = self._places[index]
+        return self._files[number][start : start + length]

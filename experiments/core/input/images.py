@@ -9,11 +9,9 @@ none         resized                                              resized
 recipe. Images stay uint8, a quarter of float32, until they are on the device: `augment.normalise` maps them
 to [-1, 1] there.
 
-Resizing is Pillow's: bilinear, at half-pixel centres, with the filter widened when an image shrinks
-(antialias), rounded to the nearest uint8. `tf.image.resize` in vision_transformer and big_vision is the same
-in the middle of things but for three points: when shrinking it has no antialias, so that it
-skips pixels; it is not rounded (vision_transformer) or truncated (big_vision), which is within one level
-of 255; and big_vision's `resize_small` takes the mean over areas, which is blocky when it enlarges.
+Resizing is Pillow's: bilinear, at half-pixel centres, with the filter widened when an image shrinks (antialias), and
+rounded to the nearest uint8. `tf.image.resize` in vision_transformer and big_vision has no antialias when it shrinks,
+and does not round (vision_transformer) or truncates (big_vision); big_vision's `resize_small` takes means over areas.
 """
 
 import math
@@ -44,28 +42,11 @@ def square(image: Image, size: int) -> Image:
     return resize(image, size, size)
 
 
-def small_side(size: int) -> int:
-    """The side that `big_vision` resizes the smaller one to before it crops: 448 for 384."""
-    return round(size * 448 / 384)
-
-
-def resize_small(image: Image, side: int) -> Image:
-    """`image` resized so that its smaller side is `side`, its aspect kept."""
+def resize_small(image: Image, size: int) -> Image:
+    """`image` resized, its aspect kept, to be cropped to `size`: for 384 its smaller side is 448."""
     height, width = image.shape[:2]
-    factor = side / min(height, width)
+    factor = round(size * 448 / 384) / min(height, width)
     return resize(image, round(height * factor), round(width * factor))
-
-
-def central_crop(image: Image, size: int) -> Image:
-    """The middle of `image`."""
-    top, left = ((side - size) // 2 for side in image.shape[:2])
-    return image[top : top + size, left : left + size]
-
-
-def random_crop(rng: np.random.Generator, image: Image, size: int) -> Image:
-    """A part of `image`, all positions being equally likely."""
-    top, left = (rng.integers(side - size + 1) for side in image.shape[:2])
-    return image[top : top + size, left : left + size]
 
 
 def random_flip(rng: np.random.Generator, image: Image) -> Image:
@@ -102,11 +83,15 @@ def _inception(rng: np.random.Generator, image: Image, size: int) -> Image:
 
 
 def _big_vision(rng: np.random.Generator, image: Image, size: int) -> Image:
-    return random_flip(rng, random_crop(rng, resize_small(image, small_side(size)), size))
+    larger = resize_small(image, size)
+    top, left = (rng.integers(side - size + 1) for side in larger.shape[:2])
+    return random_flip(rng, larger[top : top + size, left : left + size])
 
 
 def _big_vision_evaluation(image: Image, size: int) -> Image:
-    return central_crop(resize_small(image, small_side(size)), size)
+    larger = resize_small(image, size)
+    top, left = ((side - size) // 2 for side in larger.shape[:2])
+    return larger[top : top + size, left : left + size]
 
 
 # By recipe, functions of an image and of the side of the square that results.

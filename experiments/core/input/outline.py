@@ -4,9 +4,8 @@ A program is compiled for shapes alone, so this is enough to compile a run where
 (`training/program.py`). Numbers are those of TensorFlow Datasets; `test_outline.py` holds them against what is at hand.
 """
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_collections
 import numpy as np
@@ -18,16 +17,8 @@ from experiments.core.input.sources import Source
 from experiments.core.input.stream import blank
 
 
-@dataclasses.dataclass(frozen=True)
-class Outline:
-    """A data set that TFDS has.
-
-    Attributes:
-      train: number of images that train.
-      test: of those that test.
-      shape: of an image, [H, W, C]; None where images differ in size.
-      labels: the features to classify by.
-    """
+class Outline(NamedTuple):
+    """A data set that TFDS has: numbers of images, their shape (None: they differ in size), and labels."""
 
     train: int
     test: int
@@ -58,8 +49,7 @@ def outline(config: ml_collections.ConfigDict) -> Data:
       UsageError: nothing is known of the data set, or it has no such label.
     """
     require_one_of("dataset", config.dataset, OUTLINES)
-    known = OUTLINES[config.dataset]
-    name = config.get("label", "label")
+    known, name = OUTLINES[config.dataset], config.get("label", "label")
     require_one_of("label", name, known.labels)
     label = known.labels[name]
     source = Source(_examples(known, label, known.train), _examples(known, label, known.test), label.num_classes)
@@ -72,4 +62,4 @@ def _examples(known: Outline, label: Label, number: int) -> Examples:
     # Not all alike, for what divides by the deviation of the pixels.
     column: Any = np.uint8(255) * (np.arange(known.shape[1], dtype=np.uint8) % np.uint8(2))
     images = np.broadcast_to(column[:, None], (number, *known.shape))
-    return InMemory({"image": images, "label": blank((number, *label.shape), label.dtype)})
+    return InMemory({"image": images, "label": blank((number, *label.blank.shape), label.blank.dtype)})

@@ -7,10 +7,8 @@ config.input.recipe          on the host inception, big_vision or none (`images.
             .workers         processes that make batches; 0 for threads of this one
             .prefetch        batches to have ready, beside those under way in the workers
 
-Which examples make up a batch, in which order, and how each is augmented are pure functions of the
-seed, the step and the row of the batch; `stream.py` says which examples, so they are those of a
-run whose data stay on the devices. Neither the number of workers nor that of hosts (each of which makes its own
-rows) has any part in it: nothing is saved, and a run resumes at any step on any machines.
+Which examples make up a batch (`stream.py`), in which order, and how each is augmented are functions of the seed, the
+step and the row of the batch alone: nothing is saved, and a run resumes at any step on any machines.
 
 Work is handed out in pieces of a batch, so that all workers have a part in the first one. What they have ready, up to
 twice `prefetch` batches, lies in /dev/shm: a container must be given as much (at 384 pixels 226 MB for a batch of 512).
@@ -35,7 +33,6 @@ from experiments.core.input.stream import Arrays, Stream, batch_indices, blank
 from experiments.core.record.environment import processors, when_the_parent_ends
 
 RECIPES = {"host": tuple(TRAIN), "device": ("crop_flip", "none")}  # by config.input.augment_on
-_MOST_PIXELS, _MOST_WORKERS, _MOST_AHEAD = 8192, 1024, 1024
 _PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
 _STEPS = 2**31 - 1  # more than anyone takes
 _AUGMENTATION = 1  # keeps the draws of a row apart from the permutation of an epoch, which has fewer words of seed
@@ -47,10 +44,9 @@ def validate(config: ml_collections.ConfigDict) -> None:
     field = config.input
     require_one_of("input.augment_on", field.augment_on, RECIPES)
     require_one_of("input.recipe", field.recipe, RECIPES[field.augment_on])
-    require(0 < field.size <= _MOST_PIXELS, "input.size", field.size, f"positive and at most {_MOST_PIXELS}")
-    allowed = f"0 (threads), or at most {_MOST_WORKERS} processes"
-    require(0 <= field.workers <= _MOST_WORKERS, "input.workers", field.workers, allowed)
-    require(0 < field.prefetch <= _MOST_AHEAD, "input.prefetch", field.prefetch, f"positive and at most {_MOST_AHEAD}")
+    require(0 < field.size <= 8192, "input.size", field.size, "positive and at most 8192")
+    require(0 <= field.workers <= 1024, "input.workers", field.workers, "0 (threads), or at most 1024 processes")
+    require(0 < field.prefetch <= 1024, "input.prefetch", field.prefetch, "positive and at most 1024")
     if field.augment_on == "host":
         size, on_host = config.get("eval_batch_size"), "where input.augment_on='host'"
         require(size is not None and size > 0, "eval_batch_size", size, f"positive {on_host}")
@@ -62,8 +58,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 class Job:
     """Batches row by row, as pure functions of the step; it can be sent to other processes.
 
-    With a seed, examples are shuffled anew in each epoch, and augmented. Without one each comes once, in order, as it
-    is evaluated; the last one fills up the last batch.
+    With a seed, examples are shuffled anew in each epoch, and augmented; without one each comes once, in order.
     """
 
     examples: Examples
@@ -101,17 +96,16 @@ def _stream(field: ml_collections.ConfigDict, job: Job) -> Stream:
         seeded = job if job.seed is None else dataclasses.replace(job, seed=seed)
         return Batches(seeded, rows, workers=field.workers, prefetch=field.prefetch)
 
-    image = blank((field.size, field.size, job.examples.channels), np.uint8)
-    return Stream(len(job.examples), opened, {"image": image, "label": job.examples.label_like})
+    row = job.examples.blank
+    image = blank((field.size, field.size, row["image"].shape[-1]), np.uint8)
+    return Stream(len(job.examples), opened, row | {"image": image})
 
 
 class Batches:
     """This process's rows of the batches of a job, made ahead in the order in which they are asked for.
 
-    `batch` may be asked for any step. Steps in succession are what it is quick at, 0 being next to
-    the last of a period: another step starts the workers anew, which takes seconds. It holds
-    processes or threads until closed. They end with this object or this process at the latest,
-    however that ends, but then Python may complain of shared memory that it has to clean up.
+    Steps in succession are quick, 0 being next to the last of a period; any other starts the workers anew, which takes
+    seconds. Processes or threads are held until it is closed, or until this process ends.
     """
 
     def __init__(self, job: Job, rows: np.ndarray, *, workers: int, prefetch: int):
@@ -137,8 +131,7 @@ class Batches:
         _close_all(self._iterators)
 
     def _start(self, step: int) -> None:
-        # Not at import: whoever does not stream need not wait for it.
-        import grain
+        import grain  # whoever does not stream need not wait for it
 
         # Grain looks up flags of its own, which absl refuses outside a program that has parsed its command line.
         if not flags.FLAGS.is_parsed():
@@ -170,7 +163,7 @@ def _close_all(iterators: list[Any]) -> None:
 
 
 def _live_as_long_as_the_parent(index: int, count: int) -> None:
-    """Begins a worker: it ends when told to or with its parent, and of signals to both leaves the parent to decide."""
+    """Begins a worker: it ends when told to or with its parent, to which it leaves signals."""
     del index, count
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -1,11 +1,9 @@
 """Sources of images: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
 
 import dataclasses
-import functools
 import math
 import os
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from experiments.core.config import require, require_one_of
-from experiments.core.console import pace
 from experiments.core.errors import DamagedError, UsageError, first_line
 from experiments.core.input import cache
-from experiments.core.input.examples import Arrays, Examples, InMemory, Label, OnDisk, decode, open_split
+from experiments.core.input.examples import Examples, InMemory, Label, OnDisk, decode, open_split
+from experiments.core.input.stream import Arrays
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
-_PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
-_FORMATS = ("array_record", "tfrecord")  # of TFDS, which `open_split` opens
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 # Of data sets with the split `full` alone: how many of the first images test, those that big_vision holds out.
 _HELD_OUT = {"imagenet21k": 51_200}
@@ -36,14 +32,6 @@ class Source:
     num_classes: int
 
 
-@functools.cache
-def _table_of_digits() -> np.ndarray:
-    """A row for each digit, 64 pixels and its class; read once by the runs of a suite."""
-    # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
-    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
-    return np.loadtxt(str(path), delimiter=",")
-
-
 def digits(label: str = "label") -> Source:
     """The 1,797 digits of 8 x 8 pixels that come with scikit-learn; a fixed fifth of them tests.
 
@@ -52,26 +40,24 @@ def digits(label: str = "label") -> Source:
     """
     require_one_of("label", label, ("label", "coarse_label"))
     merged = 2 if label == "coarse_label" else 1
-    table = _table_of_digits()
+    # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
+    path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    table = np.loadtxt(str(path), delimiter=",")
+    table = table[np.random.RandomState(0).permutation(len(table))]
     images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(np.int32)
-    order = np.random.RandomState(0).permutation(len(classes))
-    examples: Arrays = {
-        # Stored as 0 to 16: to the range of other images.
-        "image": np.round(images[order] * (255 / 16)).astype(np.uint8),
-        "label": (classes[order] // merged).astype(np.int32),
-    }
-    num_test = len(order) // 5
-    whole = InMemory(examples)
+    # Stored as 0 to 16: to the range of other images.
+    whole = InMemory({"image": np.round(images * (255 / 16)).astype(np.uint8), "label": classes // merged})
+    num_test = len(whole) // 5
     return Source(train=whole.part(num_test, len(whole)), test=whole.part(0, num_test), num_classes=10 // merged)
 
 
 def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
     """Reads a TFDS image classification data set with splits `train` and `test` (of others, see above).
 
-    It is read without TensorFlow, in whichever format it lies there, by TFDS's random-access data source or of TFRecord
-    files; only a first download needs TensorFlow, since TFDS prepares data sets with it. Images of one size are decoded
-    into memory, and the decoded arrays are cached; where images differ in size, as ImageNet's do, or take more than
-    4 GiB, they are left on disk, to be decoded as they are asked for.
+    It is read without TensorFlow, in the format array_record or tfrecord; only a first download needs TensorFlow, since
+    TFDS prepares data sets with it. Images of one size are decoded into memory, and the decoded arrays are cached;
+    where images differ in size, as ImageNet's do, or take more than 4 GiB, they are left on disk, to be decoded as they
+    are asked for.
 
     Args:
       name: as TFDS knows it.
@@ -83,52 +69,33 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     Raises:
       UsageError: if the data set cannot be obtained, is not one of labelled images in uint8, or has no such label.
     """
-    directory = _data_dir(name, data_dir)
-    test, held_out = _TEST.get(name, "test"), _HELD_OUT.get(name)
-    needed = ("full",) if held_out else ("train", test)
-    builder = _builder(name, directory, download)
-    _require_images(name, builder, needed)
-    features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
-    is_now = f"; it is {features[label]}" if label in features else ""
-    classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
-    require(label in labels, "label", label, f"a feature that is {classes}{is_now}")
-    chosen, shape = labels[label], features["image"].shape
-    if not held_out and _fits_in_memory(shape, labels, [splits[split] for split in needed]):
-        return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
-    # Files are then decoded to RGB, whatever they are; arrays have the channels that they have.
-    on_disk = "where images differ in size or are too large for memory"
-    stored = f"a data set of tfds.features.Image {on_disk}; it has {features['image']}"
-    require(features["image"].get_serialized_info().shape == (), "dataset", name, stored)
-    require(chosen.num_classes > 0, "label", label, f"a ClassLabel {on_disk}{is_now}")
-    parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
-    if held_out:
-        parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
-    train, evaluation = parts
-    return Source(train, evaluation, chosen.num_classes)
-
-
-def _require_images(name: str, builder: Any, needed: Sequence[str]) -> None:
-    """Checks that there are the splits `needed`, in a format that is read here, of images as `Data` has them."""
     import tensorflow_datasets as tfds
 
-    formats = {form.value for form in builder.info.available_file_formats()}
-    require(
-        not formats.isdisjoint(_FORMATS),
-        "dataset",
-        name,
-        f"a data set in the format {' or '.join(_FORMATS)}; it is in {', '.join(formats)}",
-    )
-    splits = builder.info.splits
+    builder = _builder(name, _data_dir(name, data_dir), download)
+    features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
+    held_out, test = _HELD_OUT.get(name), _TEST.get(name, "test")
+    needed = ("full",) if held_out else ("train", test)
     lacks = f"a data set with the splits {' and '.join(needed)}; it has {', '.join(splits)}"
     require(set(needed) <= set(splits), "dataset", name, lacks)
     if missing := [path for split in needed for path in splits[split].filepaths if not path.exists()]:
         raise DamagedError(missing[0], "it is missing", "prepare or copy the data set again")
-    image: Any = dict(builder.info.features).get("image")
-    usable = isinstance(image, tfds.features.Image | tfds.features.Tensor)
-    usable = usable and image.np_dtype == np.uint8 and len(image.shape) == 3
-    # Others would wrap, or be cut off to 0 and 1.
+    image: Any = dict(features).get("image")
+    # Other types would wrap, or be cut off to 0 and 1.
+    usable = isinstance(image, tfds.features.Image) and image.np_dtype == np.uint8
     needs = "a data set with a feature image in uint8, from 0 (black) to 255, of shape [H, W, C]"
     require(usable, "dataset", name, f"{needs} (docs/how_to/data.md makes one); it is {image}")
+    classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
+    require(label in labels, "label", label, f"a feature that is {classes}")
+    chosen = labels[label]
+    pixels = math.prod(side or 0 for side in image.shape)  # 0 where a side varies
+    size = pixels + sum(label.num_classes for label in labels.values() if label.several)
+    if pixels > 0 and size * sum(splits[split].num_examples for split in needed) <= _LARGEST and not held_out:
+        return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
+    require(chosen.num_classes > 0, "label", label, "a ClassLabel where images differ in size or are too large")
+    parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
+    if held_out:
+        parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
+    return Source(parts[0], parts[1], chosen.num_classes)
 
 
 def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
@@ -146,12 +113,6 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
     return labels
 
 
-def _fits_in_memory(shape: tuple[int | None, ...], labels: dict[str, Label], splits: Sequence[Any]) -> bool:
-    image = math.prod(side or 0 for side in shape)  # 0 where a side varies
-    size = image + sum(label.num_classes for label in labels.values() if label.several)
-    return image > 0 and size * sum(split.num_examples for split in splits) <= _LARGEST
-
-
 def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label], label: str) -> Source:
     """Both splits, from the cache if they are there; one cache serves all labels."""
     files = [Path(path) for split in splits.values() for path in split.filepaths]
@@ -165,16 +126,9 @@ def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str
         require(largest < len(classes["train"]), "label", label, fewer)
         print(f"config.label={label!r}: the integers from 0 to {largest} are taken for classes", flush=True)
         chosen = dataclasses.replace(chosen, num_classes=1 + largest)
-    train, test = (
-        InMemory(
-            {
-                "image": arrays[f"{split}_image"],
-                "label": classes[split] if chosen.several else chosen.checked(classes[split]),
-            }
-        )
-        for split in splits
-    )
-    return Source(train, test, chosen.num_classes)
+    checked = {split: found if chosen.several else chosen.checked(found) for split, found in classes.items()}
+    parts = [InMemory({"image": arrays[f"{split}_image"], "label": checked[split]}) for split in splits]
+    return Source(parts[0], parts[1], chosen.num_classes)
 
 
 def _data_dir(name: str, data_dir: str | None) -> str | None:
@@ -189,46 +143,38 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     import tensorflow_datasets as tfds
 
     where = data_dir or str(Path.home() / "tensorflow_datasets")
-    # Not TFDS's command `tfds build`, which cannot start without Apache Beam.
-    options = f"{name!r}, data_dir={where!r}, file_format='array_record'"
-    prepare = f"import tensorflow_datasets as tfds; tfds.builder({options}).download_and_prepare()"
     advice = (
-        f'set --config.data_dir or TFDS_DATA_DIR to where it is, or prepare it by `python -c "{prepare}"`, or of your '
-        "own files as docs/how_to/data.md does, or use --config.dataset=digits, which needs no download"
+        "set --config.data_dir or TFDS_DATA_DIR to where it is, or prepare it as docs/how_to/data.md does, or use "
+        "--config.dataset=digits, which needs no download"
     )
     try:
         builder = tfds.builder(name, data_dir=data_dir)  # in the format that it has
-        if builder.is_prepared():
-            return builder
-        if not download:
-            raise UsageError(f"data set {name!r} is not in {where}: {advice}")
-        with cache.one_process(f"download-{name}"):
-            builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
-            if not builder.is_prepared():  # nor has another process done it in the meantime
-                print(f"downloading {name} to {where}", flush=True)
-                builder.download_and_prepare()
-        return builder
-    except UsageError:
-        raise
+        if download and not builder.is_prepared():
+            with cache.one_process(f"download-{name}"):
+                builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
+                if not builder.is_prepared():  # nor has another process done it in the meantime
+                    print(f"downloading {name} to {where}", flush=True)
+                    builder.download_and_prepare()
     # Whatever goes wrong (no such set, network, disk, TensorFlow not installed), the user's next step is the same.
     except Exception as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"data set {name!r} could not be obtained from {where} ({reason}): {advice}") from error
+    if not builder.is_prepared():
+        raise UsageError(f"data set {name!r} is not in {where}: {advice}")
+    return builder
 
 
 def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
     arrays: Arrays = {}
     shape = builder.info.features["image"].shape
-    done, total = 0, sum(info.num_examples for info in splits.values())
-    start = last = time.monotonic()
-    print(f"decoding {total} images of {name}, once", flush=True)
+    print(f"decoding {sum(info.num_examples for info in splits.values())} images of {name}, once", flush=True)
     for split, info in splits.items():
         source = open_split(builder, info.name)
         image = np.empty((len(source), *shape), np.uint8)
         # Plain integers may not be classes at all, so that nothing is made of them before one is chosen.
         targets = {
-            name: np.empty((len(source), *label.shape), label.dtype if label.several else np.int64)
-            for name, label in labels.items()
+            feature: np.empty((len(source), *label.blank.shape), np.uint8 if label.several else np.int64)
+            for feature, label in labels.items()
         }
         for i in range(len(source)):
             example = source[i]
@@ -238,9 +184,5 @@ def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, L
             image[i] = pixels
             for feature, label in labels.items():
                 targets[feature][i] = label.encode(example[feature]) if label.several else example[feature]
-            done, now = done + 1, time.monotonic()
-            if now - last >= _PATIENCE:
-                print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
-                last = now
         arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
     return arrays

@@ -16,14 +16,10 @@ Arrays = dict[str, np.ndarray]
 
 
 class HostBatches(Protocol):
-    """Batches in the memory of the host: read, decoded or augmented by whatever workers.
-
-    They are made for one seed, one size of the batch, and the rows that this process is to have of
-    each batch (`mesh.local_rows`). Steps are asked for in order, from anywhere on.
-    """
+    """Batches in the memory of the host, of one seed, of which this process has some rows (`mesh.local_rows`)."""
 
     def batch(self, step: int) -> Arrays:
-        """This process's rows of the batch of `step`: a pure function of the seed and the step."""
+        """This process's rows of the batch of `step`, a function of the seed and the step; asked for in order."""
         ...
 
     def close(self) -> None:
@@ -37,9 +33,8 @@ class Stream:
 
     Attributes:
       num_examples: in one pass.
-      open: `open(seed, rows) -> HostBatches`, those `rows` [R] of batches of `config.batch_size`.
-        To evaluate, of `config.eval_batch_size`: batch m then holds the examples from m times that
-        on in their own order whatever the seed, and its rows past the last example may hold anything.
+      open: `open(seed, rows) -> HostBatches`, those `rows` [R] of batches of `config.batch_size`. To evaluate, of
+        `config.eval_batch_size`, in the order of the examples; rows past the last one may hold anything.
       example: arrays of the shapes and types of a single row, whatever is in them: what a step is compiled for.
     """
 

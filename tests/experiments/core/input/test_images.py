@@ -43,7 +43,7 @@ def test_evaluation_is_a_plain_resize_or_the_middle_of_one_that_keeps_the_aspect
         found = evaluation(image, 48)
         assert found.dtype == np.uint8
         np.testing.assert_allclose(found, middle if name == "big_vision" else whole, atol=1.1)
-    assert images.small_side(384) == 448
+    assert images.resize_small(photo, 384).shape[0] == 448
 
 
 def test_inception_boxes_keep_the_limits_and_are_distributed_as_tensorflows():
