@@ -88,19 +88,12 @@ def _help(name: str, arguments: Sequence[str]) -> int:
     argument = given[-1] if given else f"configs/{name}.py"
     config, path = config_lib.load(argument), argument.partition(":")[0]
     module = config_lib.module_of(path)
-    variants = {each: getattr(module, each) for each in ("VARIANTS", "OPTIONS") if hasattr(module, each)}
-    said = [
-        (importlib.import_module(f"experiments.{name}").__doc__ or "").partition("\n")[0],
-        "",
-        _parser(name).format_help(),
-        f"The config file, {path}, in its own words (comments in it say what each field means):",
-        "",
-        inspect.cleandoc(module.__doc__ or "It has no docstring."),
-        "",
-        *(f"{each}: {', '.join(names)}\n" for each, names in variants.items()),
-        f"Fields of {argument}, each set by --config.FIELD=VALUE:",
-        "",
-        *config_lib.lines(config),
-    ]
-    print("\n".join(said))
+    print((importlib.import_module(f"experiments.{name}").__doc__ or "").partition("\n")[0], end="\n\n")
+    print(_parser(name).format_help())
+    print(f"The config file, {path}, in its own words (comments in it say what each field means):", end="\n\n")
+    print(inspect.cleandoc(module.__doc__ or "It has no docstring."), end="\n\n")
+    for each in ("VARIANTS", "OPTIONS"):
+        if hasattr(module, each):
+            print(f"{each}: {', '.join(getattr(module, each))}", end="\n\n")
+    print(f"Fields of {argument}, each set by --config.FIELD=VALUE:", *config_lib.lines(config), sep="\n")
     return 0

@@ -2,10 +2,11 @@
 
 import ast
 import difflib
+import functools
 import importlib.machinery
 import importlib.util
 import json
-import math
+import operator
 import os
 import re
 import traceback
@@ -70,54 +71,36 @@ def overridden(base: ml_collections.ConfigDict, overrides: Iterable[str]) -> ml_
     """
     config, known = base.copy_and_resolve_references(), dict(leaves(base.to_dict()))
     for override in overrides:
-        name, equals, text = override.removeprefix("--").partition("=")
+        name, _, text = override.removeprefix("--").partition("=")
         if name not in known:
             inner = [field for field in known if field.startswith(f"{name}.")]
             close = ", ".join(inner or difflib.get_close_matches(name, known, 3) or known)
             raise UsageError(f"--{name}: the config has no field {name.rpartition('.')[2]!r}: did you mean {close}?")
         *parts, field = name.split(".")[1:]
-        section = base
-        for part in parts:
-            section = section[part]
-        kind = section.get_type(field)
-        allowed, parse = _KINDS.get(kind, (f"set in a config file alone, as a {kind.__name__}", _unreadable))
-        text = text if equals or kind is not bool else "True"
+        kind = functools.reduce(operator.getitem, parts, base).get_type(field)
         try:
-            value = None if text == "None" and known[name] is None else parse(text)
-        except (ValueError, KeyError, SyntaxError, MemoryError, RecursionError) as error:
+            value = None if text == "None" and known[name] is None else _parsed(text, kind)
+        except (ValueError, KeyError, SyntaxError, MemoryError, RecursionError, OverflowError) as error:
+            allowed = _ALLOWED.get(kind, f"set in a config file alone, as a {kind.__name__}")
             raise UsageError(f"{name}={text!r} is not allowed: it must be {allowed}") from error
         config.update_from_flattened_dict({name.removeprefix("config."): value})
     return config
 
 
-def _boolean(text: str) -> bool:
-    return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-
-
-def _tuple(text: str) -> tuple[Any, ...]:
+def _parsed(text: str, kind: type) -> Any:
+    if kind is str and text != "None":
+        return os.path.expanduser(text)
+    if kind is bool:
+        return {"true": True, "false": False, "1": True, "0": False, "": True}[text.lower()]
     value = ast.literal_eval(text.strip())
-    if isinstance(value, set | dict):
-        raise ValueError(f"a {type(value).__name__}, not a tuple")
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+    if kind is tuple:
+        return tuple(value) if isinstance(value, tuple | list) else (value,)
+    if type(value) is kind or (kind is float and is_whole(value)):
+        return kind(value)
+    raise ValueError(f"no {kind.__name__}")
 
 
-def _text(text: str) -> str:
-    if text == "None":
-        raise ValueError("no string")
-    return os.path.expanduser(text)
-
-
-def _unreadable(text: str) -> Any:
-    raise ValueError("no option can set it")
-
-
-_KINDS: dict[type, tuple[str, Callable[[str], Any]]] = {
-    bool: ("True or False", _boolean),
-    int: ("an integer", int),
-    float: ("a number", float),
-    str: ("a string", _text),
-    tuple: ("a tuple such as (1, 2)", _tuple),
-}
+_ALLOWED = {bool: "True or False", int: "an integer", float: "a number", str: "a string", tuple: "a tuple as (1, 2)"}
 
 
 def require(condition: bool, field: str, value: Any, allowed: str) -> None:
@@ -150,31 +133,19 @@ def require_plain(config: ml_collections.ConfigDict) -> None:
     """
     for field, value in leaves(config.to_dict(), prefix=""):
         for entry in value if isinstance(value, tuple | list) else (value,):
-            require(
-                entry is None or isinstance(entry, bool | int | float | str),
-                field,
-                value,
-                "a number, a string, True, False or None, or a tuple of these",
-            )
-            if isinstance(entry, str):
-                in_range, allowed = not entry.startswith("gs:///"), "in a bucket, gs://BUCKET/..."
-            elif is_whole(entry):
-                in_range, allowed = _INT32.min <= entry <= _INT32.max, "in [-2**31, 2**31)"
+            plain = entry is None or isinstance(entry, bool | int | float | str)
+            require(plain, field, value, "a number, a string, True, False or None, or a tuple of these")
+            if is_whole(entry):
+                require(_INT32.min <= entry <= _INT32.max, field, value, "in [-2**31, 2**31)")
             elif isinstance(entry, float):
-                in_range = entry == 0 or (
-                    math.isfinite(entry) and float(_FLOAT32.tiny) <= abs(entry) <= float(_FLOAT32.max)
-                )
-                allowed = (
-                    f"finite, and 0 or of a size from {_FLOAT32.tiny:.3g} to {_FLOAT32.max:.3g}, as float32 has it"
-                )
-            else:
-                continue
-            require(in_range, field, value, allowed)
+                in_range = entry == 0 or float(_FLOAT32.tiny) <= abs(entry) <= float(_FLOAT32.max)
+                sizes = f"from {_FLOAT32.tiny:.3g} to {_FLOAT32.max:.3g}"
+                require(in_range, field, value, f"finite, and 0 or of a size {sizes}, as float32 has it")
 
 
 @contextmanager
 def about(field: str, value: Any) -> Iterator[None]:
-    """Within it, mistakes are those of a field, which they are to name."""
+    """Within it, `UsageError` names the field."""
     try:
         yield
     except UsageError as error:
@@ -183,11 +154,7 @@ def about(field: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def reading(experiment: str) -> Iterator[None]:
-    """Within it, a field that the config lacks is a mistake of the user's.
-
-    Raises:
-      UsageError: in the place of what `ml_collections` raises.
-    """
+    """Within it, a field that the config lacks is a mistake of the user's: `UsageError`."""
     try:
         yield
     except (AttributeError, KeyError) as error:

@@ -16,7 +16,7 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
     """Runs a command on the arguments of this process, and ends the process with its exit status.
 
     Characters that the encoding of the output lacks are written as escapes. Where nobody reads any more, as after
-    `| head`, the command ends at the next thing that it prints, without a word, and with the status UNREAD.
+    `| head`, the command ends at the next thing that it prints, with the status UNREAD.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -40,13 +40,7 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
 
 
 def pace(done: float, total: float, seconds: float) -> str:
-    """Says for example `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`.
-
-    Args:
-      done: what has been done in these `seconds`, above 0.
-      total: what there was to be done when they began.
-      seconds: since then.
-    """
+    """Says of `done` things of `total` in so many seconds `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`."""
     each = max(seconds, 1e-9) / done
     speed = f"{each:.3g} s each" if each > 1 else f"{1 / each:.3g} a second"
     return f"{speed}, {clock(each * (total - done))} left"

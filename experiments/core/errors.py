@@ -17,11 +17,7 @@ def printable(text: str) -> str:
 
 
 class UsageError(Exception):
-    """A mistake in the config, the command line or the surroundings.
-
-    Its message is a single line that says what was wrong and what would be right; the command
-    line prints it without a traceback.
-    """
+    """A mistake of the user's, said in a single line: what was wrong and what would be right."""
 
     def __init__(self, message: str):
         super().__init__(printable(" ".join(message.split())))
@@ -40,12 +36,12 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def of_the_disk(error: BaseException) -> str | None:
+def _of_the_disk(error: BaseException) -> str | None:
     """Returns the reason if the disk is behind `error`, such as that it is full."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in _OF_THE_DISK:
-            return f"{cause.filename}: {os.strerror(cause.errno)}" if cause.filename else os.strerror(cause.errno)
+            return os.strerror(cause.errno) if cause.filename is None else f"{cause.filename}: {cause.strerror}"
         if any(os.strerror(number) in str(cause) for number in _FULL):  # said by a library in an error of its own
             return first_line(cause)
         cause = cause.__cause__ or cause.__context__
@@ -60,7 +56,7 @@ def in_one_line(command: Callable[[], int]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except Exception as error:
-        if reason := of_the_disk(error):
+        if reason := _of_the_disk(error):
             said = printable(f"error: {reason}; what was saved is intact: run it again and it resumes")
             print(said, file=sys.stderr)
             return 1

@@ -39,18 +39,12 @@ class Kinds:
         return {name for names in self.reads.values() for name in names}
 
     def is_read(self, name: str, config: Fields) -> bool:
-        """Whether a run of the config reads the field, whatever `ignores` says of it."""
-        return not self._why_unread(name, config)
-
-    def _why_unread(self, name: str, config: Fields) -> str:
-        """The reason; empty for a field that is read. A kind that is not known is taken to read all fields."""
+        """Whether a run of the config reads the field, whatever `ignores` says; a kind not known reads all fields."""
         kind = config.get(self.field, "")
         if is_of(name, self.of_kinds) and not is_of(name, self.reads.get(kind, self.of_kinds)):
-            return f"config.{self.field}={kind!r} makes no use of it"
+            return False
         other, values = self.only_if.get(name, ("", ()))
-        if other and config.get(other) not in values:
-            return f"it is used with config.{other}={' or '.join(map(repr, values))} alone"
-        return ""
+        return not other or config.get(other) in values
 
     def check_overrides(
         self,
@@ -64,22 +58,21 @@ class Kinds:
         Args:
           argument: the value of `--config`.
           base: the config that it makes.
-          config: the same, all overrides applied.
-          overridden: the fields that are overridden, by dotted name.
+          config: the same with the fields `overridden`.
+          overridden: their dotted names.
 
         Raises:
           UsageError: a kind is chosen without the fields that its variant sets, or a field is set that is not read.
         """
         before, after, given = dotted(base), dotted(config), set(overridden)
-        kind = after.get(self.field, "")  # the config of another experiment has none, and is refused later
-        ignored = self.ignores.get(kind, ())
+        ignored = self.ignores.get(after.get(self.field, ""), ())  # the config of another experiment is refused later
         for name in sorted(given):
             if after[name] == before[name]:
                 continue
-            why = self._why_unread(name, after)
-            if is_of(name, ignored):
-                why = f"config.{self.field}={kind!r} makes no use of it"
-            require(not why, name, after[name], f"left at {before[name]!r}: {why}")
+            deciding = [self.field, *self.only_if.get(name, ())[:1]]
+            unread = " ".join(f"config.{field}={after.get(field)!r}" for field in deciding)
+            read = self.is_read(name, after) and not is_of(name, ignored)
+            require(read, name, after[name], f"left at {before[name]!r}: with {unread} nothing reads it")
             if name not in self.options:
                 continue
             chosen, fields = self._variant(name, after[name], argument)

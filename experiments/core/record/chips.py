@@ -33,24 +33,14 @@ class Chip:
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """Devices that compute together; or several such slices, which the network of the data centre joins.
+    """Devices that compute together; or several such slices, which the network of the data centre joins."""
 
-    Attributes:
-      type: as users ask for it, `2xv5litepod-16` of two slices.
-      chip: each device.
-      platform: XLA's, tpu or cuda.
-      count: devices in all slices.
-      topology: of one slice, as the compiler names it.
-      processes: hosts of all slices, each with its process.
-      slices: how many.
-    """
-
-    type: str
+    type: str  # as users ask for it, `2xv5litepod-16` of two slices
     chip: Chip
-    platform: str
-    count: int
-    topology: str
-    processes: int
+    platform: str  # XLA's, tpu or cuda
+    count: int  # devices in all slices
+    topology: str  # of one slice, as the compiler names it
+    processes: int  # of all slices, one for each host
     slices: int = 1
 
 
@@ -102,12 +92,10 @@ def parse(type_: str) -> Slice:
       UsageError: it is not one of those known here.
     """
     if several := re.fullmatch(r"([1-9]\d*)x(.+)", type_):
-        slices, one = int(several[1]), parse(several[2])
-        if slices > 1 and one.slices == 1 and one.platform == "tpu":
-            count, processes = slices * one.count, slices * one.processes
-            return dataclasses.replace(
-                one, type=f"{slices}x{one.type}", count=count, processes=processes, slices=slices
-            )
+        n, one = int(several[1]), parse(several[2])
+        if n > 1 and one.slices == 1 and one.platform == "tpu":
+            together = {"count": n * one.count, "processes": n * one.processes, "slices": n}
+            return dataclasses.replace(one, type=f"{n}x{one.type}", **together)
     name = SHORT.get(type_, type_)
     family, _, number = name.rpartition("-")
     count = int(number) if re.fullmatch(r"[1-9]\d*", number) else 0

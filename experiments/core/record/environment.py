@@ -13,18 +13,8 @@ from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
-_PACKAGES = (
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "tensorflow-datasets",
-    "grain",
-    "pillow",
-    "ml-collections",
-    "numpy",
-)
+_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "tensorflow-datasets", "grain", "pillow")
+_PACKAGES += ("ml-collections", "numpy")
 # Options of JAX, and variables of XLA and below if set, that change numbers beside the code and the config.
 _OPTIONS = ("jax_default_matmul_precision", "jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMPY_DTYPE_PROMOTION")
@@ -32,8 +22,7 @@ _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMP
 
 def describe(command: Sequence[str]) -> dict[str, Any]:
     """A JSON record of code, packages, machine and the command line; what cannot be found out is null."""
-    # Only here: what launches runs, or looks at them, need not wait until JAX is imported.
-    import jax
+    import jax  # what launches runs, or looks at them, need not wait for it
 
     from experiments.core.record import hardware
 
@@ -66,20 +55,13 @@ def describe(command: Sequence[str]) -> dict[str, Any]:
 
 def processors() -> list[int]:
     """The numbers of the processors that this process may use; of all, where the system does not tell which."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1))
 
 
 def when_the_parent_ends(act: Callable[[], None]) -> None:
-    """Does something, in a thread, once the process that started this one has ended, however that ends.
-
-    Raises:
-      RuntimeError: this is no process that `multiprocessing` started.
-    """
+    """Does something, in a thread, once the process that started this one by `multiprocessing` has ended."""
     parent = multiprocessing.parent_process()
-    if parent is None:
-        raise RuntimeError("not a worker process")
+    assert parent is not None
 
     def watch() -> None:
         parent.join()

@@ -22,6 +22,7 @@ from etils import epath
 from experiments.core.errors import DamagedError, UsageError, first_line
 
 _REMOTE = "gs://"
+logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # which has tracebacks of what it raises as well
 
 
 def is_remote(path: str | Path) -> bool:
@@ -32,10 +33,7 @@ def is_remote(path: str | Path) -> bool:
 def absolute(path: str | Path) -> Path:
     """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not.
 
-    A `~` in front is the home of the user, which shells leave to programs after a `=`.
-
-    Raises:
-      UsageError: it looks like the address of something else, or names no bucket.
+    A `~` in front is the home of the user. Raises `UsageError` for the address of something else.
     """
     if re.match(r"gs:|\w+://", str(path)) and not re.match(f"{_REMOTE}[^/]", str(path)):
         raise UsageError(f"--workdir={path} is neither a local path nor in a bucket, gs://BUCKET/...")
@@ -44,13 +42,7 @@ def absolute(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def reaching(path: Path) -> Iterator[None]:
-    """Within it, that a bucket cannot be read or written is a mistake of the user's, whatever its clients make of it.
-
-    Raises:
-      UsageError: in the place of theirs.
-    """
-    log = logging.getLogger("gcsfs")
-    log.disabled = True  # which has tracebacks of what it raises as well
+    """Within it, that a bucket cannot be read or written is a `UsageError`, whatever its clients make of it."""
     try:
         yield
     except UsageError:
@@ -59,8 +51,6 @@ def reaching(path: Path) -> Iterator[None]:
         if not is_remote(path):
             raise
         raise UsageError(f"--workdir={path} cannot be used: {type(error).__name__}: {first_line(error)}") from error
-    finally:
-        log.disabled = False
 
 
 def files_below(directory: Path) -> list[str]:
@@ -74,22 +64,11 @@ def files_below(directory: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Within it, an error that names no file is one of `path`: that a disk is full may show as late as in `fsync`."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
-
-
-@contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, a temporary one in the same directory, which takes the name `path` at the end.
 
-    The rename is atomic and comes after the data has reached the disk, so whoever dies at
-    whatever moment leaves the old file or the new one, never a part of either. A bucket takes
-    objects whole only: there, the file is in memory until it is uploaded.
+    The rename is atomic and comes after the data has reached the disk, so that a kill at whatever moment leaves the old
+    file or the new one, never a part of either. Buckets take objects whole only: theirs are in memory until then.
     """
     if is_remote(path):
         buffer = io.BytesIO()
@@ -98,7 +77,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with naming(path), temporary.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -127,12 +106,8 @@ def write_compressed(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 def read_object(path: Path, advice: str) -> dict[str, Any]:
     """The object in a JSON file.
 
-    Args:
-      path: of the file.
-      advice: what to do if it is damaged.
-
     Raises:
-      DamagedError: it holds something else.
+      DamagedError: it holds something else; with the `advice` what to do then.
     """
     try:
         value = orjson.loads(path.read_bytes())  # which takes neither NaN nor infinities

@@ -12,14 +12,7 @@ from experiments.core.record import chips
 def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data: str, instead: str) -> None:
     """Refuses a config with `accelerator` set where JAX sees CPUs alone, on which it would take months.
 
-    Args:
-      config: with the field `accelerator`.
-      needed_by: what takes so long.
-      data: what it needs besides.
-      instead: a command that runs anywhere.
-
-    Raises:
-      UsageError: saying all of this.
+    The `UsageError` says what needs it, which `data` it needs besides, and which command to run `instead` anywhere.
     """
     if config.accelerator and jax.default_backend() == "cpu":
         raise UsageError(
@@ -29,11 +22,7 @@ def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data:
 
 
 def require_devices() -> None:
-    """Refuses to begin where JAX has no devices.
-
-    Raises:
-      UsageError: of the platforms that are asked for, or found, one cannot be used.
-    """
+    """Raises `UsageError` where JAX cannot use a platform that is asked for, or found."""
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # the latter where JAX leaves out what it has no plugin for

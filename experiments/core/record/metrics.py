@@ -3,12 +3,10 @@
     {"epoch": 3, "step": 1404, "seconds": 1.93, "diverged": [false, false],
      "train_loss": [0.31, 0.29], "test_error": [8.1, 7.9], "train_density": [0.1, 0.1], ...}
 
-Every metric is a list with one value per seed, in the order of the config's seeds, or an object of
-such lists. `null` stands for what is not finite or was not measured: every metric of a seed that
-diverged, and what is measured in training (`train_loss` and so on, means over the steps since the
-last row) in the row of step 0, which is the state before training. `seconds` are those of training
-since the beginning. Rows of a run whose length is given in steps also have the learning rate of
-their last step, and what the steps cost (`training/rows.py`):
+Every metric is a list with one value per seed, in the order of the config's seeds, or an object of such lists. `null`
+stands for what is not finite or was not measured: every metric of a seed that diverged, and means over the steps since
+the last row (`train_loss` and so on) in the row of step 0. `seconds` are those of training since the beginning. Rows of
+a run whose length is given in steps also have the learning rate of their last step, and what the steps cost:
 
     "learning_rate": 0.003, "performance": {"step_seconds": 0.21, "images_per_second": 2430.0, ...}
 """
@@ -27,7 +25,7 @@ import orjson
 
 from experiments.core.config import leaves
 from experiments.core.errors import DamagedError
-from experiments.core.record.files import is_remote, naming, write_atomically
+from experiments.core.record.files import is_remote, write_atomically
 
 Row = dict[str, Any]
 
@@ -53,78 +51,48 @@ def flatten(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     return leaves(row, prefix="", between="/")
 
 
-def read(path: Path) -> list[Row]:
-    """The rows of a metrics file; a last line that a kill cut short is left out.
+def lines(path: Path) -> list[bytes]:
+    """The lines of a metrics file that were written whole: a kill may have cut the last one short."""
+    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+
+
+def read(path: Path, until: float = math.inf) -> list[Row]:
+    """The rows of a metrics file up to that of step `until`; what comes after it may be anything.
 
     Raises:
       DamagedError: a line holds something else, or its row is of no later step than the one before.
     """
-    return list(_rows(path, lines(path)))
+    rows: list[Row] = []
+    for number, line in enumerate(lines(path), start=1):
+        last = rows[-1]["step"] if rows else -1
+        if last >= until:
+            break
+        try:
+            row = orjson.loads(line)  # several times faster than json: rows come in millions
+            later = row["step"] > last
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedError(path, f"line {number} is no row", _ADVICE) from error
+        if not later:
+            raise DamagedError(path, f"line {number} is of step {row['step']}, after one of step {last}", _ADVICE)
+        rows.append(row)
+    return rows
 
 
 def read_until(path: Path, step: int, config: Mapping[str, Any]) -> list[Row]:
-    """The rows up to that of `step`; what comes after them may be anything, for it is to be written again.
-
-    Args:
-      path: of the metrics file.
-      step: of a row.
-      config: of the run.
+    """The rows of a run of `config` up to that of `step`.
 
     Raises:
       DamagedError: there is no such row, or one before it is missing.
     """
-    rows = []
-    for row in _rows(path, lines(path)):
-        rows.append(row)
-        if row["step"] >= step:
-            break
+    rows = read(path, step)
     require_complete(path, rows, config)
     if not rows or rows[-1]["step"] != step:
         raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
     return rows
 
 
-def require_sha256(path: Path, sha256: Any) -> None:
-    """Checks the whole file.
-
-    Raises:
-      DamagedError: it is another, or has been changed.
-    """
-    if hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest() != sha256:
-        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
-
-
-def sha256_of(rows: Iterable[Row]) -> str:
-    """Returns the SHA-256 of the file that has these rows."""
-    return hashlib.sha256("".join(map(_line, rows)).encode()).hexdigest()
-
-
-def lines(path: Path) -> list[bytes]:
-    """The lines of a metrics file that were written whole."""
-    return path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-
-
-def _rows(path: Path, found: Iterable[bytes]) -> Iterator[Row]:
-    last = -1
-    for number, line in enumerate(found, start=1):
-        try:
-            row = orjson.loads(line)  # several times faster than json: rows come in millions
-            step = row["step"]
-            later = step > last
-        except (ValueError, TypeError, KeyError) as error:
-            raise DamagedError(path, f"line {number} is no row", _ADVICE) from error
-        if not later:
-            raise DamagedError(path, f"line {number} is of step {step}, after one of step {last}", _ADVICE)
-        last = step
-        yield row
-
-
 def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any]) -> None:
-    """Checks that none of the rows that a run of `config` writes is missing between the first and the last.
-
-    Raises:
-      DamagedError: one is.
-    """
+    """Raises `DamagedError` if a row that a run of `config` writes is missing between the first and the last."""
     by_steps = config.get("steps") is not None
     unit, every, total = ("step", config["eval_every"], config["steps"]) if by_steps else ("epoch", 1, config["epochs"])
     for number, row in enumerate(rows):
@@ -132,6 +100,17 @@ def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any])
         if row[unit] != due:
             how = f"line {number + 1} is of {unit} {row[unit]}, where the row of {unit} {due} has its place"
             raise DamagedError(path, how, _ADVICE)
+
+
+def require_sha256(path: Path, sha256: Any) -> None:
+    """Raises `DamagedError` if the whole file is another, or has been changed."""
+    if hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest() != sha256:
+        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
+
+
+def sha256_of(rows: Iterable[Row]) -> str:
+    """Returns the SHA-256 of the file that has these rows."""
+    return hashlib.sha256("".join(map(_line, rows)).encode()).hexdigest()
 
 
 def tensorboard(directory: Path) -> Any:
@@ -144,48 +123,37 @@ def tensorboard(directory: Path) -> Any:
     return metric_writers.SummaryWriter(str(directory))
 
 
-def as_code(lines: Iterable[str]) -> str:
-    """Text as TensorBoard is to show it, for which it is Markdown: lines of code."""
-    return "\n".join(f"    {line}" for line in lines)
-
-
 class Writer:
     """Appends rows to a metrics file that already holds `rows`, and to TensorBoard if asked."""
 
     def __init__(self, path: Path | None, rows: list[Row], board: Any = None):
-        """Begins the file at `path` with `rows`; without a path, as where nothing is written, they stay in memory.
-
-        `board` is what `tensorboard` returns.
-        """
-        self.rows = rows
-        self._path = path
-        self._file = None
-        self._board = board
-        if path:
-            # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
-            write_atomically(path, "".join(map(_line, rows)))
-            # To an object in a bucket nothing can be appended.
-            self._file = None if is_remote(path) else path.open("a")
+        """Begins the file at `path` with `rows`; without a path they stay in memory. `board` is of `tensorboard`."""
+        self.rows, self._path, self._board = rows, path, board
+        # Rows that a killed run wrote after its last checkpoint go; they will be computed again.
+        self._write_all()
+        self._file = path.open("a") if path and not is_remote(path) else None
 
     def append(self, row: Row) -> None:
         """Adds a row and waits until it is on the disk: checkpoints count on the rows before them."""
-        if self._file and self._path:
-            with naming(self._path):
-                self._file.write(_line(row))
-                self._file.flush()
-                os.fsync(self._file.fileno())
         self.rows.append(row)
-        if self._path and is_remote(self._path):
-            write_atomically(self._path, "".join(map(_line, self.rows)))
+        if self._file:
+            self._file.write(_line(row))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        else:
+            self._write_all()  # to an object in a bucket nothing can be appended
         if self._board:
             self._board.write_scalars(row["step"], _means(row))
             self._board.flush()
 
+    def _write_all(self) -> None:
+        if self._path:
+            write_atomically(self._path, "".join(map(_line, self.rows)))
+
     def close(self) -> None:
         """Closes the file."""
-        if self._file and self._path:
-            with naming(self._path):
-                self._file.close()
+        if self._file:
+            self._file.close()
 
 
 def _line(row: Row) -> str:
@@ -194,9 +162,6 @@ def _line(row: Row) -> str:
 
 def _means(row: Row) -> dict[str, float]:
     """Means over the seeds that have a value."""
-    means = {}
-    for name, values in flatten(row):
-        numbers = [value for value in (values if isinstance(values, list) else [values]) if value is not None]
-        if numbers:
-            means[name] = float(np.mean(numbers))
-    return means
+    lists = {name: values if isinstance(values, list) else [values] for name, values in flatten(row)}
+    numbers = {name: [value for value in values if value is not None] for name, values in lists.items()}
+    return {name: float(np.mean(values)) for name, values in numbers.items() if values}

@@ -8,8 +8,6 @@ params.npz          with config.export_params, the parameters at the end
 examples.npz        with config.export_examples, what is said of each evaluated example at the end
 summary.json        written last: its presence means that the run is done
 damaged-checkpoint-STEP/   one that is not as it was saved, and was passed over
-
-A file that does not hold what was written is said to be damaged, in one line with what to do, and left as it is.
 """
 
 import fcntl
@@ -27,6 +25,7 @@ from experiments.core.record.environment import describe
 from experiments.core.record.files import absolute, is_remote, reaching, read_object, write_json
 
 _AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
+_ADVICE = "put back a copy of it, or train in another --workdir"
 
 
 class Workdir:
@@ -42,7 +41,6 @@ class Workdir:
         self.examples = self.path / "examples.npz"
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
-        self._lock = self.path / ".lock"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
         """Checks that a run of `config` can begin or go on in the directory.
@@ -53,41 +51,24 @@ class Workdir:
           UsageError: it holds the run of another config or damaged files, or it is in a bucket that cannot be read.
         """
         with reaching(self.path):
-            self._check(config_lib.to_json(config))
-
-    def _check(self, asked: dict[str, Any]) -> None:
-        if not self.config.exists():
-            # config.json is written first, so whatever lies here without one is not a run of ours.
-            if self.metrics.exists() or self.checkpoints.exists():
-                raise UsageError(f"--workdir={self.path} holds a run without its config.json")
-            return
-        advice = "put back a copy of it; the same command with another --workdir begins by writing the same file"
-        saved = read_object(self.config, advice)
-        if different := config_lib.differences_of_runs(saved, asked):
-            advice = ""
-            if any(phrase.startswith(("config.epochs ", "config.steps ")) for phrase in different):
-                advice = (
-                    "; as its schedules follow its length, no run is extended: train the other in another --workdir"
-                )
-            raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}{advice}")
-        self._launches()
-        if self.is_done():
-            metrics.require_sha256(self.metrics, self.read_summary().get("metrics_sha256"))
+            if not self.config.exists():
+                # config.json is written first, so whatever lies here without one is not a run of ours.
+                if self.metrics.exists() or self.checkpoints.exists():
+                    raise UsageError(f"--workdir={self.path} holds a run without its config.json")
+                return
+            saved = read_object(self.config, _ADVICE)
+            if different := config_lib.differences_of_runs(saved, config_lib.to_json(config)):
+                raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}")
+            self._launches()
+            if self.is_done():
+                metrics.require_sha256(self.metrics, self.read_summary().get("metrics_sha256"))
 
     def is_done(self) -> bool:
-        """Whether the run has come to its end.
-
-        Raises:
-          DamagedError: its summary is none.
-        """
+        """Whether the run has come to its end; raises `DamagedError` if its summary is none."""
         return self.summary.exists() and bool(self.read_summary())
 
     def read_summary(self) -> dict[str, Any]:
-        """Reads the summary of a run that is done.
-
-        Raises:
-          DamagedError: the file holds something else.
-        """
+        """Reads the summary of a run that is done; raises `DamagedError` if the file holds something else."""
         summary = read_object(self.summary, _AGAIN)
         if summary.get("state") != "done":
             raise DamagedError(self.summary, "it is of no run that is done", _AGAIN)
@@ -95,19 +76,11 @@ class Workdir:
 
     def _launches(self) -> dict[str, Any] | None:
         """The records of all launches; None before the first."""
-        if not self.environment.exists():
-            return None
-        advice = "put back a copy of it, or remove it: what it says of earlier launches is then lost, and nothing else"
-        launches = read_object(self.environment, advice)
-        if not isinstance(launches.get("resumed"), list):
-            raise DamagedError(self.environment, "it has no list of resumptions", advice)
-        return launches
+        return read_object(self.environment, _ADVICE) if self.environment.exists() else None
 
     @contextmanager
     def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
-        """Makes the directory this config's, if it is not yet, and keeps other processes out.
-
-        A bucket has no locks: there, to start one run at a time in a directory is up to whoever starts them.
+        """Makes the directory this config's, if it is not yet, and keeps other processes out (a bucket has no locks).
 
         Raises:
           UsageError: if it holds the run of another config, or one still under way.
@@ -123,7 +96,7 @@ class Workdir:
     def _locked(self) -> Iterator[None]:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = self._lock.open("w")
+            lock = (self.path / ".lock").open("w")
         except OSError as error:
             raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
         with lock:
@@ -135,10 +108,8 @@ class Workdir:
             yield
 
     def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
-        """Adds this launch to those recorded, the first at the top, resumptions below it; returns what is of it."""
-        now = describe(command)
-        if first := self._launches():
-            write_json(self.environment, first | {"resumed": [*first["resumed"], now]})
-        else:
-            write_json(self.environment, {"experiment": experiment} | now | {"resumed": []})
+        """Adds this launch to those recorded, the first at the top, resumptions below it; returns its record."""
+        now, first = describe(command), self._launches()
+        earlier = first | {"resumed": [*first["resumed"], now]} if first else None
+        write_json(self.environment, earlier or {"experiment": experiment} | now | {"resumed": []})
         return now

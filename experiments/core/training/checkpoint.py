@@ -5,7 +5,6 @@ damaged: neither is restored, but the newest that is intact. (orbax has checksum
 number that has changed is a number still.)
 """
 
-import errno
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -134,14 +133,7 @@ def _saved(directory: Path) -> dict[int, bool]:
 
 def _damage(path: Path) -> str | None:
     """Why the files of a checkpoint cannot be used; None: all are as they were saved."""
-    try:
-        intact = (path / CHECKSUM).read_bytes().decode() == _checksum(path)
-    except UnicodeDecodeError:
-        intact = False
-    except OSError as error:
-        if error.errno != errno.EIO:  # any other, as of a network, says nothing of the file
-            raise
-        return f"{error.filename or path} cannot be read"
+    intact = (path / CHECKSUM).read_bytes() == _checksum(path).encode()
     return None if intact else "its files are not those that were saved"
 
 

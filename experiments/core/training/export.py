@@ -21,7 +21,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 from experiments.core.config import require
 from experiments.core.record.files import replacing, write_compressed
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.experiment import Experiment, Params
+from experiments.core.training.experiment import Params
 from experiments.core.training.program import Program
 
 
@@ -32,12 +32,6 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(isinstance(export, bool), name, export, "True or False")
     if config.get("export_params"):
         require(len(config.seeds) == 1, "seeds", config.seeds, "a single one where export_params=True")
-
-
-def validate_for(name: str, experiment: Experiment, config: ml_collections.ConfigDict) -> None:
-    """Checks that the experiment of that name has what the config asks for."""
-    allowed = f"False for {name}, which has nothing to say of single examples"
-    require(not config.get("export_examples") or bool(experiment.examine), "export_examples", True, allowed)
 
 
 def write_files(program: Program, workdir: Workdir, params: Params) -> dict[str, str]:

@@ -8,9 +8,7 @@ that was killed ends with the numbers of one that was not.
 """
 
 import contextlib
-import errno
 import itertools
-import json
 import os
 import signal
 import sys
@@ -40,17 +38,13 @@ from experiments.core.training.program import Program
 from experiments.core.training.rows import MetricsSinceRow, Prober
 from experiments.core.training.step import TrainState
 
-# Where a terminal or a pipe is closed; SIGHUP comes with the former, before or after.
-_CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)
-
 
 class Interrupt:
     """While entered, the first SIGTERM, SIGINT or SIGHUP is only noted; a second SIGTERM or SIGINT acts as usual.
 
-    orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so
-    without this a preempted run would lose what it did since the last checkpoint. What is ignored,
-    as SIGHUP by nohup, stays so. SIGHUP comes twice when a terminal is closed, from it and from its
-    shell: further ones change nothing.
+    orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so that without this a
+    preempted run would lose what it did since the last checkpoint. What is ignored, as SIGHUP by nohup, stays so.
+    SIGHUP comes twice when a terminal is closed, from it and from its shell: further ones change nothing.
     """
 
     _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -68,12 +62,11 @@ class Interrupt:
         self._restore(*self._previous)
 
     def say(self, line: str) -> None:
-        """Prints a line. A closed output is a reason to stop; a full disk is not."""
+        """Prints a line; an output that takes none, as a closed terminal, is a reason to stop."""
         try:
             print(printable(line), flush=True)
-        except OSError as error:
-            if error.errno in _CLOSED:
-                self.received = self.received or "a closed output"
+        except OSError:
+            self.received = self.received or "a closed output"
             # What is still to be printed, some of it when Python ends, goes nowhere.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
@@ -113,8 +106,6 @@ class Loop:
             wanted = self.setup.config.get("tensorboard") and is_first()
             if board := metrics.tensorboard(self.workdir.tensorboard) if wanted else None:
                 opened.callback(board.close)
-                if not beginning.rows:
-                    board.write_texts(0, {"config": metrics.as_code(config_lib.lines(self.setup.config))})
             path = self.workdir.metrics if is_first() else None
             writer = opened.enter_context(closing(metrics.Writer(path, beginning.rows, board)))
             checkpoints = opened.enter_context(closing(Checkpoints(self.workdir.checkpoints, self.config_as_json)))
@@ -208,11 +199,7 @@ class Loop:
         return state, step
 
     def _compile(self) -> tuple[Any, Any]:
-        """Compiles the train step and the evaluation ahead of time, so that the first steps take as long as the others.
-
-        Returns:
-          The train step, and its metrics over no steps at all, [S, 0].
-        """
+        """The train step, and its metrics over no steps at all, [S, 0]; the evaluation is compiled, too."""
         start = time.perf_counter()
         self._say("compiling the train step and the evaluation")
         lowered = self.program.trace_train().lower()
@@ -226,8 +213,7 @@ class Loop:
     def _must_stop(self, step: int) -> bool:
         if jax.process_count() == 1:
             return self.interrupt.received is not None
-        # All processes must stop after the same step. To agree on it takes them a message each, so
-        # they do after rows and checkpoints only.
+        # All processes must stop after the same step: to agree on it takes a message each, after rows and checkpoints.
         if not (self.plan.is_row(step) or self.plan.is_checkpoint(step)):
             return False
         return bool(np.any(multihost_utils.process_allgather(np.asarray(self.interrupt.received is not None))))
@@ -239,8 +225,6 @@ class Loop:
         if is_first():
             result = summarize(list(self.setup.config.seeds), writer.rows[-1])
             if board:
-                told = metrics.as_code(json.dumps(result, indent=2).splitlines())
-                board.write_texts(self.plan.total_steps, {"summary": told})
                 board.write_histograms(self.plan.total_steps, arrays)
                 board.flush()
             write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)

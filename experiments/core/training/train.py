@@ -15,13 +15,7 @@ from experiments.core.errors import UsageError, printable
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import (
-    evaluation,
-    export,
-    optimizer,
-    plan,
-    processes,
-)
+from experiments.core.training import evaluation, export, optimizer, plan, processes
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Recipe, Setup
 from experiments.core.training.loop import Interrupt, Loop
@@ -54,12 +48,9 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
-    """Checks all fields for a number of devices of any kind; None: as many as JAX sees.
+    """Checks all fields for a number of devices of any kind (`UsageError`); None: as many as JAX sees.
 
     For another number than JAX sees, `config` must name all sizes of its mesh: see `mesh.of_devices`.
-
-    Raises:
-      UsageError: as it says.
     """
     with config_lib.reading(recipe.name):
         try:
@@ -101,9 +92,8 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: S
 def use_compilation_cache() -> None:
     """Makes JAX keep what it compiles from now on: a run that goes on, or another of the same network, reads it.
 
-    In $JAX_COMPILATION_CACHE_DIR, which may be in a bucket, else in ~/.cache/sparse-topk/compiled; JAX's other
-    variables say what is kept, and JAX_ENABLE_COMPILATION_CACHE=false that nothing is. What is there may be removed at
-    any time. JAX warns of what it cannot write, and compiles.
+    In $JAX_COMPILATION_CACHE_DIR, which may be in a bucket, else in ~/.cache/sparse-topk/compiled, where all may be
+    removed at any time. JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
     """
     directory = str(cache.directory() / "compiled")
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR") and directory != jax.config.values["jax_compilation_cache_dir"]:
@@ -125,7 +115,8 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
     use_compilation_cache()
     with config_lib.reading(recipe.name):
         program = Program(Setup(recipe, config, recipe.load(config)))
-    export.validate_for(recipe.name, program.setup.experiment, config)
+    examines = program.setup.experiment.examine is not None or not config.get("export_examples")
+    require(examines, "export_examples", True, f"False for {recipe.name}, which has nothing to say of single examples")
     interrupt = Interrupt()
     with closing(program.feed), closing(program.evaluate):
         program.feed.open()

@@ -55,7 +55,7 @@ def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(smal
     asked = command(small_run.workdir, *small_run.options, "--config.density=0.2")
     assert_refused(asked, ["another config: config.density (saved 0.1, asked 0.2)\n"], capsys)
     longer = command(small_run.workdir, *small_run.options, "--config.epochs=30")
-    assert_refused(longer, ["config.epochs (saved 20, asked 30)", "another --workdir"], capsys)
+    assert_refused(longer, ["config.epochs (saved 20, asked 30)"], capsys)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no cuda\n..."), AssertionError()])

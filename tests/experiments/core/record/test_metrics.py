@@ -16,7 +16,7 @@ def test_values_of_diverged_seeds_and_what_is_not_finite_become_null():
     assert dict(metrics.flatten(rows)) == {"loss": [0.1, None, None], "layers/1": [1.0, 2.0, None]}
 
 
-def test_curves_are_means_over_seeds_and_texts_are_code(monkeypatch, tmp_path):
+def test_curves_are_means_over_seeds(monkeypatch, tmp_path):
     writers = replace_clu(monkeypatch)
     board = metrics.tensorboard(tmp_path / "tensorboard")
     with closing(metrics.Writer(tmp_path / "metrics.jsonl", [], board)) as writer:
@@ -24,4 +24,3 @@ def test_curves_are_means_over_seeds_and_texts_are_code(monkeypatch, tmp_path):
     written = [(name, arguments) for name, *arguments in writers[0].written]
     ((step, scalars),) = [arguments for name, arguments in written if name == "write_scalars"]
     assert (step, scalars["error"], scalars["by_layer/1"]) == (3, 1.5, 5.0)
-    assert metrics.as_code(["config.p = 2.0", "config.lam = 1"]) == "    config.p = 2.0\n    config.lam = 1"

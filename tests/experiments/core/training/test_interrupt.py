@@ -45,13 +45,12 @@ def test_what_is_ignored_stays_so():
     signal.signal(signal.SIGHUP, previous)
 
 
-@pytest.mark.parametrize(("number", "stops"), [(errno.EPIPE, True), (errno.EIO, True), (errno.ENOSPC, False)])
-def test_nobody_to_print_to_is_a_reason_to_stop_and_no_room_is_none(monkeypatch, number, stops):
+def test_nobody_to_print_to_is_a_reason_to_stop(monkeypatch):
     class Gone(io.StringIO):
         def write(self, text):
-            raise OSError(number, os.strerror(number))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("sys.stdout", Gone())
     with Interrupt() as interrupt:
         interrupt.say("epoch 1")
-        assert (interrupt.received is not None) == stops
+        assert interrupt.received is not None
