@@ -46,11 +46,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
 
 
 def parse(recipe: experiment.Recipe, arguments: Sequence[str]) -> tuple[argparse.Namespace, ml_collections.ConfigDict]:
-    """Reads the options of a command line, and the config with all overrides applied.
-
-    Raises:
-      UsageError: an option or field is unknown, has no such values or is missing; or an override has no effect.
-    """
+    """Reads the options of a command line, and the config with all overrides applied; `UsageError` for mistakes."""
     overrides = [argument for argument in arguments if argument.startswith("--config.")]
     options = _parser(recipe.name).parse_args([each for each in arguments if not each.startswith("--config.")])
     if not options.config:
@@ -87,13 +83,13 @@ def _help(name: str, arguments: Sequence[str]) -> int:
     given = [each.partition("=")[2] for each in arguments if each.startswith("--config=")]
     argument = given[-1] if given else f"configs/{name}.py"
     config, path = config_lib.load(argument), argument.partition(":")[0]
-    module = config_lib.module_of(path)
+    module = config_lib.namespace(path)
     print((importlib.import_module(f"experiments.{name}").__doc__ or "").partition("\n")[0], end="\n\n")
     print(_parser(name).format_help())
     print(f"The config file, {path}, in its own words (comments in it say what each field means):", end="\n\n")
-    print(inspect.cleandoc(module.__doc__ or "It has no docstring."), end="\n\n")
+    print(inspect.cleandoc(module["__doc__"] or "It has no docstring."), end="\n\n")
     for each in ("VARIANTS", "OPTIONS"):
-        if hasattr(module, each):
-            print(f"{each}: {', '.join(getattr(module, each))}", end="\n\n")
+        if each in module:
+            print(f"{each}: {', '.join(module[each])}", end="\n\n")
     print(f"Fields of {argument}, each set by --config.FIELD=VALUE:", *config_lib.lines(config), sep="\n")
     return 0

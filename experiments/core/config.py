@@ -3,17 +3,15 @@
 import ast
 import difflib
 import functools
-import importlib.machinery
-import importlib.util
 import json
 import operator
 import os
 import re
+import runpy
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import ml_collections
@@ -29,16 +27,10 @@ _INT32 = np.iinfo(np.int32)
 
 
 def load(argument: str) -> ml_collections.ConfigDict:
-    """The config of PATH[:VARIANT].
-
-    Raises:
-      UsageError: there is no such file, or it makes no config.
-    """
+    """The config of PATH[:VARIANT]; `UsageError` if there is no such file, or it makes no config."""
     path, colon, variant = argument.partition(":")
-    if not Path(path).is_file():
-        raise UsageError(f"--config={argument}: there is no such file")
     try:
-        config = module_of(path).get_config(*([variant] if colon else []))
+        config = namespace(path)["get_config"](*([variant] if colon else []))
         if not isinstance(config, ml_collections.ConfigDict):
             raise TypeError(f"get_config() must return an ml_collections.ConfigDict, not {type(config).__name__}")
         return config
@@ -50,24 +42,18 @@ def load(argument: str) -> ml_collections.ConfigDict:
         raise UsageError(f"--config={argument} cannot be read: {type(error).__name__}: {error}{where}") from error
 
 
-def module_of(path: str) -> ModuleType:
-    """Runs a config file, which may raise anything, and returns it as a module."""
-    spec = importlib.util.spec_from_loader("config_file", importlib.machinery.SourceFileLoader("config_file", path))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def namespace(path: str) -> dict[str, Any]:
+    """What a config file, which is run and may raise anything, defines."""
+    if not Path(path).is_file():
+        raise UsageError(f"--config={path}: there is no such file")
+    return runpy.run_path(path)
 
 
 def overridden(base: ml_collections.ConfigDict, overrides: Iterable[str]) -> ml_collections.ConfigDict:
     """A copy of a config with fields set by `--config.lam.start=0.1`; of several values the last one counts.
 
-    Fields keep their types. A single value of a tuple is a tuple of it alone; None is a value only of what is None in
-    the config file; a `~` in front of a string is the home of the user, as shells have it.
-
-    Raises:
-      UsageError: there is no such field, or it cannot have the value.
+    Fields keep their types (else `UsageError`). A single value of a tuple is a tuple of it alone; None is a value only
+    of what is None in the config file; a `~` in front of a string is the home of the user, as shells have it.
     """
     config, known = base.copy_and_resolve_references(), dict(leaves(base.to_dict()))
     for override in overrides:
@@ -95,7 +81,7 @@ def _parsed(text: str, kind: type) -> Any:
     value = ast.literal_eval(text.strip())
     if kind is tuple:
         return tuple(value) if isinstance(value, tuple | list) else (value,)
-    if type(value) is kind or (kind is float and is_whole(value)):
+    if kind in (int, float) and type(value) in (int, kind):
         return kind(value)
     raise ValueError(f"no {kind.__name__}")
 
@@ -126,11 +112,7 @@ def require_wholes(holds: Callable[[Any], bool], field: str, values: Any, allowe
 
 
 def require_plain(config: ml_collections.ConfigDict) -> None:
-    """Checks that every value can be computed with, as float32 and int32, and be kept as JSON.
-
-    Raises:
-      UsageError: one is not finite, too large or too small, or of another type.
-    """
+    """Raises `UsageError` unless every value can be computed with, as float32 and int32, and be kept as JSON."""
     for field, value in leaves(config.to_dict(), prefix=""):
         for entry in value if isinstance(value, tuple | list) else (value,):
             plain = entry is None or isinstance(entry, bool | int | float | str)
@@ -210,10 +192,7 @@ def parse_options(
     """Parses the options after the colon of a config's path, "loss=topk,p=4/3", into strings over `defaults`.
 
     An option whose default is "no" may go without a value: its name then stands for "yes", and there is no other. The
-    other options take what `choices` has for them, or anything.
-
-    Raises:
-      UsageError: an option is unknown, lacks its value, or has one that is not allowed.
+    other options take what `choices` has for them, or anything. Raises `UsageError` for all else.
     """
     options = dict(defaults)
     for part in filter(None, argument.split(",")):

@@ -1,5 +1,6 @@
 """Output of commands, in any encoding and into closed pipes; and the end of their lines of progress."""
 
+import datetime
 import io
 import os
 import signal
@@ -40,14 +41,12 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
 
 
 def pace(done: float, total: float, seconds: float) -> str:
-    """Says of `done` things of `total` in so many seconds `12.3 a second, 0:41 left`, or `2.5 s each, 1:02:03 left`."""
+    """Says after so many seconds of `done` of `total` things `12.3 a second, 0:00:41 left`, or `2.5 s each, ...`."""
     each = max(seconds, 1e-9) / done
     speed = f"{each:.3g} s each" if each > 1 else f"{1 / each:.3g} a second"
     return f"{speed}, {clock(each * (total - done))} left"
 
 
 def clock(seconds: float) -> str:
-    """`0:41`, or `1:02:03` from an hour on."""
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    """`0:00:41`."""
+    return str(datetime.timedelta(seconds=round(seconds)))

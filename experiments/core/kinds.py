@@ -16,21 +16,15 @@ Fields = dict[str, Any]  # of a config, by dotted name
 
 @dataclasses.dataclass(frozen=True)
 class Kinds:
-    """The kinds that a field of an experiment's config names.
+    """The kinds that a field of an experiment's config names; fields by dotted name, `lam` for all of `lam.*`."""
 
-    Attributes:
-      field: that field, such as `router.name`.
-      reads: by kind, the fields that it reads, of those that not all kinds read; `lam` stands for all of `lam.*`.
-      only_if: fields that are read only where another field has one of some values: that field and the values.
-      ignores: by kind, fields that it does not read, of those that all others read.
-      options: by field, the option after the colon of `--config` that sets it together with other fields; an empty one
-        is the name of the variant itself.
-    """
-
-    field: str
-    reads: Mapping[str, Collection[str]]
+    field: str  # that field, such as `router.name`
+    reads: Mapping[str, Collection[str]]  # by kind, the fields that it reads, of those that not all kinds read
+    # Fields that are read only where another field has one of some values: that field and the values.
     only_if: Mapping[str, tuple[str, Collection[Any]]] = dataclasses.field(default_factory=dict)
+    # By kind, fields that it does not read, of those that all others read.
     ignores: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
+    # By field, the option after the colon of `--config` that sets it together with others; empty: the variant's name.
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
@@ -53,16 +47,9 @@ class Kinds:
         config: ml_collections.ConfigDict,
         overridden: Iterable[str],
     ) -> None:
-        """Checks that each override of a config does what it says.
+        """Checks the fields `overridden` in `config`, of the `base` that `--config=argument` makes.
 
-        Args:
-          argument: the value of `--config`.
-          base: the config that it makes.
-          config: the same with the fields `overridden`.
-          overridden: their dotted names.
-
-        Raises:
-          UsageError: a kind is chosen without the fields that its variant sets, or a field is set that is not read.
+        Raises `UsageError` where a field is not read, or a kind is chosen without the fields that its variant sets.
         """
         before, after, given = dotted(base), dotted(config), set(overridden)
         ignored = self.ignores.get(after.get(self.field, ""), ())  # the config of another experiment is refused later

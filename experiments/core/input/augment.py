@@ -4,10 +4,9 @@ name         in training                                          in evaluation
 crop_flip    resized, shifted by up to 4 pixels; flipped          resized
 none         resized                                              resized
 
-For images that all have one size. They cost the host nothing, and images travel to the device as small as they are
-stored. The key of an example is folded from the batch's and its row, so the outcome does not depend on the devices that
-a batch is divided over. Values are not rounded after resizing. `B` batch, `H` height, `W` width, `C` channels, `S` side
-of the result.
+For images that all have one size. The key of an example is folded from the batch's and its row, so the outcome does not
+depend on the devices that a batch is divided over. Values are not rounded after resizing. `B` batch, `H` height, `W`
+width, `C` channels, `S` side of the result.
 """
 
 from collections.abc import Callable

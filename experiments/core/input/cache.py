@@ -28,8 +28,8 @@ def load_or_make(name: str, version: str, files: Iterable[Path], make: Callable[
 def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:
     """The arrays in the `.npz` file at `path`, which are made, and written whole, where there are none.
 
-    The format has a checksum of each array, so that damage is noticed: they are then made again. A file that cannot be
-    written is reported on stderr and done without. Processes of this machine that want one `name` wait for each other.
+    The format has a checksum of each array: damaged ones are made again. A file that cannot be written is reported on
+    stderr and done without. Processes of this machine that want one `name` wait for each other.
     """
     with one_process(name):
         try:

@@ -16,9 +16,8 @@ SPLITS = {"test": "test", "validation": "valid"}  # the prefix of the metrics of
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """Images [N, H, W, C] in uint8 and labels, to train and to evaluate on.
+    """Images [N, H, W, C] in uint8, or features [N, ...] of them in floats, and labels, to train and to evaluate on.
 
-    In the place of images there may be features [N, ...] in floats, computed of them by a network that is not trained.
     Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
     Where there is a stream, it takes the place of the arrays, which may then be empty.
     """
@@ -41,11 +40,7 @@ class Data:
         return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
 
     def pixel_mean_and_std(self) -> tuple[float, float]:
-        """Mean and standard deviation of all pixels of the training images.
-
-        Raises:
-          UsageError: they are all alike, so that nothing can be divided by the deviation.
-        """
+        """Mean and standard deviation of all pixels of the training images; `UsageError` if they are all alike."""
         # In blocks and in float64: the images as floats would need eight times their memory.
         blocks = np.array_split(self.train["image"], max(1, self.num_train // 4096))
         count = self.train["image"].size
@@ -67,12 +62,11 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def load(config: ml_collections.ConfigDict) -> Data:
     """Reads `config.dataset`, classified by its feature `config.label` ("label" if left out).
 
-    With `split="test"` all training images train and the test images evaluate. With
-    `split="validation"` the last `validation_size` training images evaluate, the others train, and
-    the test images are left alone: that is the split to choose hyper-parameters on.
+    With `split="test"` all training images train and the test images evaluate. With `split="validation"`, on which to
+    choose hyper-parameters, the last `validation_size` training images evaluate and the others train.
 
-    With `config.input.augment_on="host"` both are streams (`pipeline.py`), decoded and augmented on
-    the way. Images that are not in memory are available in no other way, and have no arrays.
+    With `config.input.augment_on="host"` both are streams (`pipeline.py`), decoded and augmented on the way, as images
+    that are not in memory must be.
     """
     label = config.get("label", "label")
     where, download = config.get("data_dir"), config.get("download", False)  # digits lie nowhere
@@ -111,11 +105,7 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
 
 
 def first_of_each_class(data: Data, count: int) -> Data:
-    """The same with fewer to train on: the first `count` training images of every class, which lie in memory.
-
-    Raises:
-      UsageError: a class has fewer.
-    """
+    """The same with fewer to train on: the first `count` of every class; `UsageError` if a class has fewer."""
     labels = data.train["label"]
     places = [np.flatnonzero(labels == label)[:count] for label in range(data.num_classes)]
     fewest = min(map(len, places))

@@ -1,10 +1,7 @@
-"""Labelled images by index: decoded in memory, or read from disk as they are asked for.
-
-Code that reads examples one by one (`pipeline.py`) treats both alike; only those that lie in memory
-are also available as arrays, and so stay on the devices.
-"""
+"""Labelled images by index: decoded in memory, where they are also there as arrays, or read from disk one by one."""
 
 import dataclasses
+import functools
 import io
 import mmap
 import os
@@ -55,11 +52,7 @@ class Label:
         return vector
 
     def checked(self, classes: np.ndarray) -> np.ndarray:
-        """Classes of any shape, in int32.
-
-        Raises:
-          UsageError: one is below 0, as where a class is not known, or too large.
-        """
+        """Classes of any shape, in int32; `UsageError` if one is below 0, as where it is not known, or too large."""
         wrong = classes[(classes < 0) | (classes >= self.num_classes)]
         if wrong.size:
             raise UsageError(
@@ -70,11 +63,7 @@ class Label:
 
 
 def decode(file: bytes, channels: int) -> np.ndarray:
-    """The image [H, W, channels] in uint8 that a file holds, in colour or grey, with a palette, or alpha.
-
-    Raises:
-      UsageError: the file has values of more than 8 bits.
-    """
+    """The image [H, W, channels] in uint8 of a file in colour or grey, with a palette or alpha, of 8 bits a channel."""
     # Not left to TFDS, which returns as many channels as a file happens to have, and of a palette the indices.
     with Image.open(io.BytesIO(file)) as image:
         if image.mode.startswith(("I", "F")):
@@ -105,15 +94,15 @@ class InMemory:
         return {name: blank(array.shape[1:], array.dtype) for name, array in self.arrays.items()}
 
 
+@dataclasses.dataclass(frozen=True)
 class OnDisk:
-    """Examples `start` to before `stop` of a split that TFDS has prepared, decoded one at a time to RGB.
+    """Examples `start` to before `stop` of a split that TFDS has prepared, decoded one at a time to RGB."""
 
-    Files are opened at the first example, in each process anew: what is sent to a worker is names.
-    """
-
-    def __init__(self, directory: str, split: str, label: Label, start: int, stop: int):
-        self.directory, self.split, self.label, self.start, self.stop = directory, split, label, start, stop
-        self._source: Any = None
+    directory: str
+    split: str
+    label: Label
+    start: int
+    stop: int
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -121,28 +110,27 @@ class OnDisk:
     def __getitem__(self, index: int) -> Arrays:
         if not 0 <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
-        example = self._open()[self.start + index]
+        with _OPENING:
+            source = _opened(self.directory, self.split)
+        example = source[self.start + index]
         return {"image": decode(example["image"], 3), "label": self.label.encode(example[self.label.feature])}
 
     def part(self, start: int, stop: int) -> "OnDisk":
         """The same files, a part of the indices."""
-        return OnDisk(self.directory, self.split, self.label, self.start + start, self.start + stop)
+        return dataclasses.replace(self, start=self.start + start, stop=self.start + stop)
 
     @property
     def blank(self) -> Arrays:
         """Zeros like the label of an example, and an image without a pixel: each has its size."""
         return {"image": blank((0, 0, 3), np.uint8), "label": self.label.blank}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_source": None}
 
-    def _open(self) -> Any:
-        with _OPENING:
-            if self._source is None:
-                import tensorflow_datasets as tfds
+@functools.cache
+def _opened(directory: str, split: str) -> Any:
+    """The source of a split, opened at its first example in each process."""
+    import tensorflow_datasets as tfds
 
-                self._source = open_split(tfds.builder_from_directory(self.directory), self.split)
-            return self._source
+    return open_split(tfds.builder_from_directory(directory), split)
 
 
 # Labelled images by index, which can be sent to other processes. An example is `image` [H, W, C] in uint8 and `label`:
@@ -151,11 +139,7 @@ Examples = InMemory | OnDisk
 
 
 def open_split(builder: Any, split: str) -> Any:
-    """Examples by index of what a builder of TFDS has prepared, their images as they are stored.
-
-    Raises:
-      UsageError: they are in a format that is not read here, or some are missing.
-    """
+    """Examples by index of what a builder of TFDS has prepared, their images as they are stored."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.data_sources.base import BaseDataSource
 

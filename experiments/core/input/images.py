@@ -5,13 +5,10 @@ inception    a random part of it, resized; flipped                resized
 big_vision   resize_small(7/6 size) | random_crop(size) | flip    resize_small(7/6 size) | central_crop(size)
 none         resized                                              resized
 
-`size` is the side of the square that results: 384 makes 7/6 of it the 448 of big_vision's transfer
-recipe. Images stay uint8, a quarter of float32, until they are on the device: `augment.normalise` maps them
-to [-1, 1] there.
-
-Resizing is Pillow's: bilinear, at half-pixel centres, with the filter widened when an image shrinks (antialias), and
-rounded to the nearest uint8. `tf.image.resize` in vision_transformer and big_vision has no antialias when it shrinks,
-and does not round (vision_transformer) or truncates (big_vision); big_vision's `resize_small` takes means over areas.
+`size` is the side of the square that results. Images stay uint8 until `augment.normalise` maps them to [-1, 1] on the
+device. Resizing is Pillow's: bilinear, at half-pixel centres, with antialias when an image shrinks, and rounded to the
+nearest uint8. `tf.image.resize` in vision_transformer and big_vision has no antialias, and does not round
+(vision_transformer) or truncates (big_vision); big_vision's `resize_small` takes means over areas.
 """
 
 import math
@@ -24,7 +21,6 @@ Image = np.ndarray  # [H, W, C] in uint8
 
 AREA = (0.05, 1.0)  # of an inception crop, in parts of the image
 ASPECT = (3 / 4, 4 / 3)  # its width over its height
-_ATTEMPTS = 100
 
 
 def resize(image: Image, height: int, width: int) -> Image:
@@ -57,12 +53,11 @@ def random_flip(rng: np.random.Generator, image: Image) -> Image:
 def inception_box(rng: np.random.Generator, height: int, width: int) -> tuple[int, int, int, int]:
     """Top, left, height and width of an inception crop, distributed as TensorFlow's.
 
-    `tf.image.sample_distorted_bounding_box` draws the aspect uniformly, then the height uniformly
-    among those that the limits of the area allow. (Others draw the area uniformly: larger crops
-    are then rarer.) An image too long to contain such a box is taken whole.
+    `tf.image.sample_distorted_bounding_box` draws the aspect uniformly, then the height among those that the limits of
+    the area allow. An image too long to contain such a box is taken whole.
     """
     smallest, largest = (part * height * width for part in AREA)
-    for _ in range(_ATTEMPTS):
+    for _ in range(100):
         aspect = rng.uniform(*ASPECT)
         low = math.ceil(math.sqrt(smallest / aspect))
         high = math.floor(min(math.sqrt(largest / aspect), height, width / aspect))

@@ -1,7 +1,7 @@
 """Data sets in outline: how many images of which shape and how many classes, without a single image.
 
-A program is compiled for shapes alone, so this is enough to compile a run where its data are not
-(`training/program.py`). Numbers are those of TensorFlow Datasets; `test_outline.py` holds them against what is at hand.
+A program is compiled for shapes alone, so this is enough to compile a run where its data are not. Numbers are those of
+TensorFlow Datasets.
 """
 
 from collections.abc import Mapping
@@ -43,11 +43,7 @@ OUTLINES = {
 
 
 def outline(config: ml_collections.ConfigDict) -> Data:
-    """Makes the data of a config without images: arrays that take no memory, streams that cannot be read.
-
-    Raises:
-      UsageError: nothing is known of the data set, or it has no such label.
-    """
+    """Makes the data of a config without images: arrays that take no memory, streams that cannot be read."""
     require_one_of("dataset", config.dataset, OUTLINES)
     known, name = OUTLINES[config.dataset], config.get("label", "label")
     require_one_of("label", name, known.labels)

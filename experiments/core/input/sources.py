@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,7 @@ class Source:
 def digits(label: str = "label") -> Source:
     """The 1,797 digits of 8 x 8 pixels that come with scikit-learn; a fixed fifth of them tests.
 
-    Args:
-      label: "label", the ten digits, or "coarse_label", which takes two neighbours for one: 0 and 1, 2 and 3, ...
+    The label "coarse_label" takes two neighbours for one: 0 and 1, 2 and 3, ...
     """
     require_one_of("label", label, ("label", "coarse_label"))
     merged = 2 if label == "coarse_label" else 1
@@ -55,9 +54,8 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     """Reads a TFDS image classification data set with splits `train` and `test` (of others, see above).
 
     It is read without TensorFlow, in the format array_record or tfrecord; only a first download needs TensorFlow, since
-    TFDS prepares data sets with it. Images of one size are decoded into memory, and the decoded arrays are cached;
-    where images differ in size, as ImageNet's do, or take more than 4 GiB, they are left on disk, to be decoded as they
-    are asked for.
+    TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are cached. Where they
+    differ in size, as ImageNet's do, or take more than 4 GiB, they are decoded as they are asked for.
 
     Args:
       name: as TFDS knows it.
@@ -72,25 +70,26 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     import tensorflow_datasets as tfds
 
     builder = _builder(name, _data_dir(name, data_dir), download)
-    features, splits, labels = builder.info.features, builder.info.splits, _labels(builder.info.features)
-    held_out, test = _HELD_OUT.get(name), _TEST.get(name, "test")
-    needed = ("full",) if held_out else ("train", test)
+    features, splits = dict(builder.info.features), builder.info.splits
+    held_out = _HELD_OUT.get(name)
+    needed = ("full",) if held_out else ("train", _TEST.get(name, "test"))
     lacks = f"a data set with the splits {' and '.join(needed)}; it has {', '.join(splits)}"
     require(set(needed) <= set(splits), "dataset", name, lacks)
     if missing := [path for split in needed for path in splits[split].filepaths if not path.exists()]:
         raise DamagedError(missing[0], "it is missing", "prepare or copy the data set again")
-    image: Any = dict(features).get("image")
+    image: Any = features.get("image")
     # Other types would wrap, or be cut off to 0 and 1.
     usable = isinstance(image, tfds.features.Image) and image.np_dtype == np.uint8
     needs = "a data set with a feature image in uint8, from 0 (black) to 255, of shape [H, W, C]"
     require(usable, "dataset", name, f"{needs} (docs/how_to/data.md makes one); it is {image}")
+    labels = {feature: found for feature, kind in features.items() if (found := _label(feature, kind))}
     classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
     require(label in labels, "label", label, f"a feature that is {classes}")
     chosen = labels[label]
     pixels = math.prod(side or 0 for side in image.shape)  # 0 where a side varies
-    size = pixels + sum(label.num_classes for label in labels.values() if label.several)
-    if pixels > 0 and size * sum(splits[split].num_examples for split in needed) <= _LARGEST and not held_out:
-        return _in_memory(name, builder, {"train": splits["train"], "test": splits[test]}, labels, label)
+    size = (pixels + chosen.blank.nbytes) * sum(splits[split].num_examples for split in needed)
+    if pixels and size <= _LARGEST and not held_out:
+        return _in_memory(name, builder, [splits[split] for split in needed], chosen)
     require(chosen.num_classes > 0, "label", label, "a ClassLabel where images differ in size or are too large")
     parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
     if held_out:
@@ -98,37 +97,55 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     return Source(parts[0], parts[1], chosen.num_classes)
 
 
-def _labels(features: Mapping[str, Any]) -> dict[str, Label]:
-    """The features to classify by."""
+def _label(name: str, kind: Any) -> Label | None:
+    """The label that a feature is; None if it is nothing to classify by."""
     import tensorflow_datasets as tfds
 
-    labels = {}
-    for name, kind in features.items():
-        several = isinstance(kind, tfds.features.Sequence)
-        classes = kind.feature if several else kind
-        if isinstance(classes, tfds.features.ClassLabel):
-            labels[name] = Label(name, classes.num_classes or 0, several)
-        elif isinstance(kind, tfds.features.Tensor) and kind.shape == () and kind.np_dtype.kind in "iu":
-            labels[name] = Label(name, 0)
-    return labels
+    several = isinstance(kind, tfds.features.Sequence)
+    classes = kind.feature if several else kind
+    if isinstance(classes, tfds.features.ClassLabel):
+        return Label(name, classes.num_classes or 0, several)
+    is_integer = isinstance(kind, tfds.features.Tensor) and kind.shape == () and kind.np_dtype.kind in "iu"
+    return Label(name, 0) if is_integer else None
 
 
-def _in_memory(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label], label: str) -> Source:
-    """Both splits, from the cache if they are there; one cache serves all labels."""
-    files = [Path(path) for split in splits.values() for path in split.filepaths]
-    arrays = cache.load_or_make(
-        name, f"{name} {builder.info.version}", files, lambda: _decode(name, builder, splits, labels)
-    )
-    chosen, classes = labels[label], {split: arrays[f"{split}_{label}"] for split in splits}
-    if not chosen.num_classes:
-        largest = int(max(values.max() for values in classes.values()))
+def _in_memory(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Source:
+    """The splits that train and test, from the cache if they are there."""
+    files = [Path(path) for split in splits for path in split.filepaths]
+    version = f"{name} {builder.info.version} {label.feature}"
+    arrays = cache.load_or_make(name, version, files, lambda: _decode(name, builder, splits, label))
+    classes = [arrays[f"{split.name}_label"] for split in splits]
+    if not label.num_classes:
+        largest = int(max(values.max() for values in classes))
         fewer = f"classes 0, 1, ..., fewer than there are images, and the largest is {largest}"
-        require(largest < len(classes["train"]), "label", label, fewer)
-        print(f"config.label={label!r}: the integers from 0 to {largest} are taken for classes", flush=True)
-        chosen = dataclasses.replace(chosen, num_classes=1 + largest)
-    checked = {split: found if chosen.several else chosen.checked(found) for split, found in classes.items()}
-    parts = [InMemory({"image": arrays[f"{split}_image"], "label": checked[split]}) for split in splits]
-    return Source(parts[0], parts[1], chosen.num_classes)
+        require(largest < len(classes[0]), "label", label.feature, fewer)
+        print(f"config.label={label.feature!r}: the integers from 0 to {largest} are taken for classes", flush=True)
+        label = dataclasses.replace(label, num_classes=1 + largest)
+    train, test = (
+        InMemory({"image": arrays[f"{split.name}_image"], "label": found if label.several else label.checked(found)})
+        for split, found in zip(splits, classes, strict=True)
+    )
+    return Source(train, test, label.num_classes)
+
+
+def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arrays:
+    arrays: Arrays = {}
+    shape = builder.info.features["image"].shape
+    print(f"decoding {sum(split.num_examples for split in splits)} images of {name}, once", flush=True)
+    for split in splits:
+        source = open_split(builder, split.name)
+        image = arrays[f"{split.name}_image"] = np.empty((len(source), *shape), np.uint8)
+        # Plain integers may not be classes at all: that is seen once all are known.
+        kind = np.uint8 if label.several else np.int64
+        target = arrays[f"{split.name}_label"] = np.empty((len(source), *label.blank.shape), kind)
+        for i in range(len(source)):
+            example = source[i]
+            pixels = decode(example["image"], shape[-1])
+            if pixels.shape != shape:
+                raise UsageError(f"image {i} of {name}'s split {split.name} is {pixels.shape}: it must be {shape}")
+            image[i] = pixels
+            target[i] = label.encode(example[label.feature]) if label.several else example[label.feature]
+    return arrays
 
 
 def _data_dir(name: str, data_dir: str | None) -> str | None:
@@ -162,27 +179,3 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     if not builder.is_prepared():
         raise UsageError(f"data set {name!r} is not in {where}: {advice}")
     return builder
-
-
-def _decode(name: str, builder: Any, splits: dict[str, Any], labels: dict[str, Label]) -> Arrays:
-    arrays: Arrays = {}
-    shape = builder.info.features["image"].shape
-    print(f"decoding {sum(info.num_examples for info in splits.values())} images of {name}, once", flush=True)
-    for split, info in splits.items():
-        source = open_split(builder, info.name)
-        image = np.empty((len(source), *shape), np.uint8)
-        # Plain integers may not be classes at all, so that nothing is made of them before one is chosen.
-        targets = {
-            feature: np.empty((len(source), *label.blank.shape), np.uint8 if label.several else np.int64)
-            for feature, label in labels.items()
-        }
-        for i in range(len(source)):
-            example = source[i]
-            pixels = decode(example["image"], shape[-1])
-            if pixels.shape != shape:
-                raise UsageError(f"image {i} of {name}'s split {info.name} is {pixels.shape}, and they must be {shape}")
-            image[i] = pixels
-            for feature, label in labels.items():
-                targets[feature][i] = label.encode(example[feature]) if label.several else example[feature]
-        arrays |= {f"{split}_image": image} | {f"{split}_{feature}": target for feature, target in targets.items()}
-    return arrays

@@ -8,23 +8,11 @@ the training of a small network (55 ms against 1 ms for 60,000 examples on one c
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
-
-
-class HostBatches(Protocol):
-    """Batches in the memory of the host, of one seed, of which this process has some rows (`mesh.local_rows`)."""
-
-    def batch(self, step: int) -> Arrays:
-        """This process's rows of the batch of `step`, a function of the seed and the step; asked for in order."""
-        ...
-
-    def close(self) -> None:
-        """Gives back what is held to make batches, such as processes; the trainer calls it however a run ends."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +21,15 @@ class Stream:
 
     Attributes:
       num_examples: in one pass.
-      open: `open(seed, rows) -> HostBatches`, those `rows` [R] of batches of `config.batch_size`. To evaluate, of
-        `config.eval_batch_size`, in the order of the examples; rows past the last one may hold anything.
+      open: `open(seed, rows) -> batches`, of `config.batch_size`, and to evaluate of `config.eval_batch_size`. Their
+        `batch(step)` returns the `rows` [R] of this process (`mesh.local_rows`), a pure function of the seed and the
+        step; steps are asked for in order, from anywhere on. To evaluate, examples come in their order, and rows past
+        the last one may hold anything. `close()` gives back what is held to make them, such as processes.
       example: arrays of the shapes and types of a single row, whatever is in them: what a step is compiled for.
     """
 
     num_examples: int
-    open: Callable[[int, np.ndarray], HostBatches]
+    open: Callable[[int, np.ndarray], Any]
     example: Arrays
 
 
@@ -64,7 +54,7 @@ class InMemoryBatches:
 def of_arrays(examples: Arrays, batch_size: int, *, shuffled: bool) -> Stream:
     """The stream of arrays in memory, shuffled to train, in their order to evaluate."""
 
-    def opened(seed: int, rows: np.ndarray) -> HostBatches:
+    def opened(seed: int, rows: np.ndarray) -> InMemoryBatches:
         return InMemoryBatches(examples, batch_size, rows, seed if shuffled else None)
 
     return Stream(num_examples(examples), opened, {name: array[0] for name, array in examples.items()})
@@ -80,6 +70,7 @@ def num_examples(examples: Arrays) -> int:
     return len(next(iter(examples.values())))
 
 
+@functools.lru_cache(maxsize=16)  # epochs under way, of which a step is a small part
 def epoch_indices(seed: int, epoch: int, num_examples: int, batch_size: int) -> np.ndarray:
     """Indices [K, B] (steps, batch) of one epoch; the incomplete last batch is dropped."""
     steps = num_examples // batch_size
@@ -100,10 +91,6 @@ def step_indices(seed: int, first_step: int, num_steps: int, num_examples: int, 
     parts, end = [], first_step + num_steps
     for epoch in range(first_step // per_epoch, -(-end // per_epoch)):
         start = epoch * per_epoch
-        whole = _recent_epoch_indices(seed, epoch, num_examples, batch_size)
+        whole = epoch_indices(seed, epoch, num_examples, batch_size)
         parts.append(whole[max(first_step - start, 0) : end - start])
     return np.concatenate(parts)
-
-
-# Orders kept for the epochs under way; a step is a small part of one.
-_recent_epoch_indices = functools.lru_cache(maxsize=16)(epoch_indices)

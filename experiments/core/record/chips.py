@@ -16,19 +16,12 @@ from experiments.core.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """One device of a kind of accelerator.
+    """One device of a kind of accelerator."""
 
-    Attributes:
-      name: the maker's.
-      kinds: parts of JAX's `device_kind`, in lower case, any of which tells it.
-      flops: dense bfloat16 operations a second (a V100: float16).
-      memory: bytes; 0 where editions of the chip differ, or nothing is compiled for it.
-    """
-
-    name: str
-    kinds: tuple[str, ...]
-    flops: float
-    memory: float = 0.0
+    name: str  # the maker's
+    kinds: tuple[str, ...]  # parts of JAX's `device_kind`, in lower case, any of which tells it
+    flops: float  # dense bfloat16 operations a second (a V100: float16)
+    memory: float = 0.0  # bytes; 0 where editions of the chip differ, or nothing is compiled for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +79,7 @@ def of_kind(device_kind: str) -> Chip | None:
 
 
 def parse(type_: str) -> Slice:
-    """Parses a type: `v5litepod-16`, `v5p-32`, `h200-8`, `2xv5litepod-16`; or of a chip alone, as `v5e`.
-
-    Raises:
-      UsageError: it is not one of those known here.
-    """
+    """Parses a type (else `UsageError`): `v5litepod-16`, `h200-8`, `2xv5litepod-16`; or of a chip alone, as `v5e`."""
     if several := re.fullmatch(r"([1-9]\d*)x(.+)", type_):
         n, one = int(several[1]), parse(several[2])
         if n > 1 and one.slices == 1 and one.platform == "tpu":

@@ -104,11 +104,7 @@ def write_compressed(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def read_object(path: Path, advice: str) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-      DamagedError: it holds something else; with the `advice` what to do then.
-    """
+    """The object in a JSON file; `DamagedError` with the `advice` what to do if it holds something else."""
     try:
         value = orjson.loads(path.read_bytes())  # which takes neither NaN nor infinities
     except ValueError as error:

@@ -21,46 +21,27 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 @dataclasses.dataclass(frozen=True)
 class SuiteRun:
-    """One workdir.
+    """One workdir."""
 
-    Attributes:
-      name: of the workdir, below the directory of the suite.
-      base: fields of the config.
-      setting: further fields; in a sweep, those that are being chosen.
-      candidate_for: the choice for which this run competes, on validation.
-      best_of: the choice whose winning setting this run takes, before `setting`; its candidates come earlier.
-      variant: the argument of the config.
-      weights_of: the run whose exported parameters are to be `config.pretrained`.
-      chosen_by: the metric that decides the choice, where it is not that of the suite.
-    """
-
-    name: str
+    name: str  # of the workdir, below the directory of the suite
     base: Fields
-    setting: Fields = dataclasses.field(default_factory=dict)
-    candidate_for: str | None = None
-    best_of: str | None = None
-    variant: str = ""
-    weights_of: str | None = None
-    chosen_by: str | None = None
+    setting: Fields = dataclasses.field(default_factory=dict)  # over `base`; in a sweep, what is being chosen
+    candidate_for: str | None = None  # the choice for which this run competes, on validation
+    best_of: str | None = None  # the choice whose winning setting goes before `setting`; its candidates come earlier
+    variant: str = ""  # the argument of the config
+    weights_of: str | None = None  # the run whose exported parameters are to be `config.pretrained`
+    chosen_by: str | None = None  # the metric that decides the choice, where it is not that of the suite
 
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """The suites of an experiment.
-
-    Attributes:
-      recipe: of the experiment.
-      presets: lists of runs on offer, by name.
-      chosen_by: the metric of the last row that decides a choice; the lower the better.
-      shown: metrics of the last row that are printed after a run, those it has, in percent.
-      report: writes table and figures of the runs below a directory, and returns the files written.
-    """
+    """The suites of an experiment."""
 
     recipe: experiment.Recipe
-    presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]
-    chosen_by: str
-    shown: Sequence[str]
-    report: Callable[[Path], list[Path]]
+    presets: Mapping[str, Callable[[], Sequence[SuiteRun]]]  # lists of runs on offer, by name
+    chosen_by: str  # the metric of the last row that decides a choice; the lower the better
+    shown: Sequence[str]  # metrics of the last row that are printed after a run, those it has, in percent
+    report: Callable[[Path], list[Path]]  # writes table and figures of the runs below a directory; returns the files
 
     @property
     def package(self) -> str:

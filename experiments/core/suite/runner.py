@@ -26,10 +26,7 @@ def train_all(
     command: Sequence[str],
     jobs: int = 1,
 ) -> list[str]:
-    """Trains those of `selected` (a part of `runs`) that are not done, `jobs` at once.
-
-    Returns:
-      The names of those that failed.
+    """Trains those of `selected` (a part of `runs`) that are not done, `jobs` at once; the names of those that failed.
 
     Raises:
       Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
@@ -120,11 +117,7 @@ class _Runner:
 
 
 def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
-    """Writes what has been measured and chosen on validation; choices of others, and outdated ones, stay.
-
-    Raises:
-      DamagedError: the file that is there holds something else.
-    """
+    """Writes what has been measured and chosen on validation; choices of others, and outdated ones, stay."""
     if choices := choose(suite, out, runs):
         path = out / CHOICES
         others = read_object(path, "remove it, and the suite writes it again") if path.exists() else {}

@@ -49,13 +49,10 @@ class Job(NamedTuple):
 
 
 def attempt(job: Job) -> float | str:
-    """Trains a run to its end, and prints now and then how far it is; one that fails must not cost the others.
-
-    Returns:
-      The seconds that it took, or why it failed, in a line.
+    """Trains a run, and prints now and then how far it is; the seconds that it took, or in a line why it failed.
 
     Raises:
-      Stopped: at SIGTERM or SIGINT; what was trained is saved, all of it if the run was about to end.
+      Stopped: at SIGTERM or SIGINT; what was trained is saved.
     """
     recipe = importlib.import_module(f"experiments.{job.experiment}.experiment").RECIPE
     start, workdir = time.monotonic(), Workdir(job.path)
@@ -75,8 +72,7 @@ def attempts(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, float |
     """Trains runs that wait for none of each other; yields the outcome of each, as `attempt` has it, at its end.
 
     Each of several threads has a process of its own with a share of the processors, so that a process that dies costs
-    its run alone. When the iterator is closed, what is under way is stopped and saved; what is told to stop once more
-    meanwhile ends at once.
+    its run alone. When the iterator is closed, what is under way is stopped and saved.
     """
     available, shares, own = processors(), queue.SimpleQueue[list[int]](), threading.local()
     for number in range(processes):
@@ -113,12 +109,8 @@ def attempts(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, float |
         children = multiprocessing.active_children()
         for process in children:
             process.terminate()
-        try:
-            for process in children:
-                process.join()
-        except Stopped:
-            for process in children:
-                process.kill()
+        for process in children:
+            process.join()
         threads.shutdown()
 
 

@@ -23,14 +23,12 @@ Config = dict[str, Any]  # as JSON has it
 
 CHECKSUM = "SHA256"  # a file beside those of orbax
 _STATE, _SINCE_ROW = "state", "since_row"  # parts of a checkpoint
-_THREADS = 8  # hashing a file takes one of them; a bucket is waited for
 
 
 class Checkpoints:
     """The last two states of a run, by step, each with the metrics since its last row.
 
-    orbax writes into a temporary directory and renames it, so a kill during a save leaves the
-    previous step intact. Saving is synchronous: the next chunk of steps donates the state's
+    A kill during a save leaves the previous step intact. Saving is synchronous: the next steps donate the state's
     buffers, which a background save on a CPU would still be reading.
     """
 
@@ -64,21 +62,20 @@ class Checkpoints:
 
 
 def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
-    """Looks for the newest checkpoint that is intact, and changes nothing.
+    """The step of the newest checkpoint that is intact, or None; and newer ones, which are not, each with the reason.
 
-    Returns:
-      Its step, None if there is none; and the steps of newer ones, which cannot be used, each with the reason.
-
-    Raises:
-      UsageError: some have been saved to the end, and none of them is intact.
+    Raises `UsageError` if some have been saved to the end, and none of them is intact.
     """
     damaged: list[tuple[int, str]] = []
     saved = _saved(directory)
     for step in sorted(saved, reverse=True):
-        reason = _damage(directory / str(step)) if saved[step] else f"it has no {CHECKSUM}: it was not saved to the end"
-        if reason is None:
+        path = directory / str(step)
+        if not saved[step]:
+            damaged.append((step, f"it has no {CHECKSUM}: it was not saved to the end"))
+        elif (path / CHECKSUM).read_bytes() == _checksum(path).encode():
             return step, damaged
-        damaged.append((step, reason))
+        else:
+            damaged.append((step, "its files are not those that were saved"))
     if any(saved.values()):
         listed = "; ".join(f"{step}: {reason}" for step, reason in damaged)
         raise UsageError(
@@ -89,19 +86,10 @@ def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
 
 
 def restore(path: Path, like: State, config: Config | None = None) -> tuple[State, MetricsSinceRow]:
-    """Restores the state, and the metrics since its last row, of an intact checkpoint.
+    """Restores the state, and the metrics since its last row, of an intact checkpoint, on whatever devices.
 
-    The devices may be others, and fewer or more, than those that saved it.
-
-    Args:
-      path: of the checkpoint.
-      like: the shapes, types and shardings of the state (arrays, or shapes).
-      config: of the run, which the checkpoint must be of; None: of any.
-
-    Raises:
-      UsageError: it is of another run.
+    The state is `like` these arrays or shapes. Raises `UsageError` if the checkpoint is of a run with another `config`.
     """
-
     beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
     saved = beside["config"]
     if saved and config and (different := config_lib.differences_of_runs(saved, config)):
@@ -131,12 +119,6 @@ def _saved(directory: Path) -> dict[int, bool]:
     return {step: CHECKSUM in found for step, found in files.items()}
 
 
-def _damage(path: Path) -> str | None:
-    """Why the files of a checkpoint cannot be used; None: all are as they were saved."""
-    intact = (path / CHECKSUM).read_bytes() == _checksum(path).encode()
-    return None if intact else "its files are not those that were saved"
-
-
 def _checksum(path: Path) -> str:
     """The SHA-256 of the names of all files below `path` and of their contents."""
 
@@ -144,7 +126,7 @@ def _checksum(path: Path) -> str:
         with (path / name).open("rb") as file:
             return f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n"
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(8) as pool:
         listed = "".join(pool.map(of, (name for name in files_below(path) if name != CHECKSUM)))
     return hashlib.sha256(listed.encode()).hexdigest()
 

@@ -1,6 +1,5 @@
 """Evaluation on a whole data set: in one piece, or in batches of `config.eval_batch_size`. `B` batch, `S` seeds."""
 
-import abc
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,82 +27,60 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def make(setup: Setup) -> "Evaluate":
     """Returns the evaluation that a valid config asks for; it reads no data before it is compiled.
 
-    Raises:
-      UsageError: the data are a stream, and the config does not say how much of it to take at once.
+    Raises `UsageError` where the data are a stream, and the config does not say how much of it to take at once.
     """
-    size = setup.config.get("eval_batch_size")
-    if size is None:
-        require(
-            setup.data.evaluation_stream is None, "eval_batch_size", size, "given for data that do not lie in memory"
-        )
-        return _InOnePiece(setup)
-    return _InBatches(setup, size)
+    size, stream = setup.config.get("eval_batch_size"), setup.data.evaluation_stream
+    if size is not None:
+        return _InBatches(setup, size)
+    require(stream is None, "eval_batch_size", size, "given for data that do not lie in memory")
+    return Evaluate(setup)
 
 
-class Evaluate(abc.ABC):
-    """Metrics of parameters, on the host: scalars, or [S] where there is an axis of seeds."""
+class Evaluate:
+    """Metrics of parameters over all examples, on the host: scalars, or [S] where there is an axis of seeds.
 
-    def __init__(self, setup: Setup, num_examples: int):
-        self._setup, self._num_examples = setup, num_examples
-        self._compiled: Any = None
-
-    @abc.abstractmethod
-    def trace(self, params: Params) -> Traced:
-        """The program of a call for parameters like `params`, arrays or shapes, on any mesh; no data are touched."""
-
-    def compile(self, params: Params) -> None:
-        """Opens the data, and compiles for parameters like `params`; once, before the first call."""
-        self._open(params)
-        self._compiled = self.trace(params).lower().compile()
-
-    @abc.abstractmethod
-    def __call__(self, params: Params, progress: float) -> Metrics:
-        """The metrics over all examples."""
-
-    def examine(self, params: Params) -> dict[str, np.ndarray]:
-        """Returns what `Experiment.examine` says of all N examples, in their order: [S, N]; S = 1 without that axis."""
-        examine = self._setup.over_seeds(self._setup.experiment.examine, (0, None))  # type: ignore[arg-type]
-        compiled = jax.jit(examine, out_shardings=self._setup.everywhere)
-        parts = [jax.tree.map(np.atleast_2d, jax.device_get(compiled(params, batch))) for batch in self._batches()]
-        number = self._num_examples
-        return jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=1)[:, :number], *parts)
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Gives back what is held to read the examples."""
-
-    @abc.abstractmethod
-    def _open(self, params: Params) -> None: ...
-
-    @abc.abstractmethod
-    def _batches(self) -> Iterator[Any]:
-        """All examples, on the devices."""
-
-
-class _InOnePiece(Evaluate):
-    """All examples on every device: for small data sets, and metrics that are no means over examples."""
+    All lie on every device: for small data sets, and metrics that are no means over examples.
+    """
 
     def __init__(self, setup: Setup):
-        super().__init__(setup, num_examples(setup.data.evaluation))
+        stream = setup.data.evaluation_stream
+        self._setup = setup
+        self._num_examples = stream.num_examples if stream else num_examples(setup.data.evaluation)
         self._examples: Any = {}
-        experiment = setup.experiment
+        self._compiled: Any = None
+
+    def trace(self, params: Params) -> Traced:
+        """The program of a call for parameters like `params`, arrays or shapes, on any mesh; no data are touched."""
+        experiment, everywhere = self._setup.experiment, self._setup.everywhere
         conclude = experiment.conclude or (lambda means: means)
 
         def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
             metrics = experiment.evaluate(params, examples, progress)
             return conclude(jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics))
 
-        self._evaluate = jax.jit(setup.over_seeds(evaluate, (0, None, None)), out_shardings=setup.everywhere)
-
-    def trace(self, params: Params) -> Traced:
-        arrays, everywhere = self._setup.data.evaluation, self._setup.everywhere
+        arrays = self._setup.data.evaluation
         examples = {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays.items()}
-        return self._evaluate.trace(params, examples, np.float32(0))
+        over_seeds = self._setup.over_seeds(evaluate, (0, None, None))
+        return jax.jit(over_seeds, out_shardings=everywhere).trace(params, examples, np.float32(0))
+
+    def compile(self, params: Params) -> None:
+        """Opens the data, and compiles for parameters like `params`; once, before the first call."""
+        self._open(params)
+        self._compiled = self.trace(params).lower().compile()
 
     def __call__(self, params: Params, progress: float) -> Metrics:
+        """The metrics over all examples."""
         return jax.device_get(self._compiled(params, self._examples, np.float32(progress)))
 
+    def examine(self, params: Params) -> dict[str, np.ndarray]:
+        """Returns what `Experiment.examine` says of all N examples, in their order: [S, N]; S = 1 without that axis."""
+        examine = self._setup.over_seeds(self._setup.experiment.examine, (0, None))  # type: ignore[arg-type]
+        compiled = jax.jit(examine, out_shardings=self._setup.everywhere)
+        parts = [jax.tree.map(np.atleast_2d, jax.device_get(compiled(params, batch))) for batch in self._batches()]
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays, axis=1)[:, : self._num_examples], *parts)
+
     def close(self) -> None:
+        """Gives back what is held to read the examples."""
         self._examples = {}
 
     def _open(self, params: Params) -> None:
@@ -111,6 +88,7 @@ class _InOnePiece(Evaluate):
         self._examples = {name: mesh_lib.put(array, everywhere) for name, array in arrays.items()}
 
     def _batches(self) -> Iterator[Any]:
+        """All examples, on the devices."""
         yield self._examples
 
 
@@ -118,10 +96,9 @@ class _InBatches(Evaluate):
     """One compiled call per batch, which adds to sums over the examples; every process reads its rows alone."""
 
     def __init__(self, setup: Setup, batch_size: int):
-        experiment, data = setup.experiment, setup.data
+        super().__init__(setup)
+        experiment, data, number_of_examples = setup.experiment, setup.data, self._num_examples
         stream = data.evaluation_stream or of_arrays(data.evaluation, batch_size, shuffled=False)
-        number_of_examples = stream.num_examples
-        super().__init__(setup, number_of_examples)
         self._feed = Streamed(stream, 0, batch_size, 1, setup.mesh)
         self._num_batches = -(-number_of_examples // batch_size)
 
@@ -140,9 +117,8 @@ class _InBatches(Evaluate):
             lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)),
             out_shardings=setup.everywhere,
         )
-        self._conclude: Any = None
-        if experiment.conclude:
-            self._conclude = jax.jit(setup.over_seeds(experiment.conclude), out_shardings=setup.everywhere)
+        conclude = setup.over_seeds(experiment.conclude) if experiment.conclude else None
+        self._conclude = conclude and jax.jit(conclude, out_shardings=setup.everywhere)
         self._zeros: Metrics = {}
 
     def _totals(self, params: Params) -> Metrics:
@@ -155,7 +131,7 @@ class _InBatches(Evaluate):
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         totals = self._zeros
-        for number, chunk in enumerate(self._chunks()):
+        for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
             totals = self._compiled(totals, params, chunk, np.int32(number), np.float32(progress))
         means = jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
         return jax.device_get(self._conclude(means)) if self._conclude else means
@@ -169,11 +145,8 @@ class _InBatches(Evaluate):
             lambda total: mesh_lib.put(np.zeros(total.shape, total.dtype), self._setup.everywhere), self._totals(params)
         )
 
-    def _chunks(self) -> Iterator[Any]:
-        return chunks(self._feed, range(self._num_batches))
-
     def _batches(self) -> Iterator[Any]:
-        return map(_only, self._chunks())
+        return map(_only, chunks(self._feed, range(self._num_batches)))
 
 
 def _only(chunk: Any) -> Any:

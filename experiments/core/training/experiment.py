@@ -1,10 +1,9 @@
 """The functions that an experiment hands to the trainer.
 
-An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a
-`Recipe`, and a `__main__.py` that calls `cli.main(RECIPE)`; its configs are `configs/NAME.py`. Of
-the recipe, `validate` checks the config's own fields (with `config.require`), and `build` makes the
-`Experiment`: pure functions, of one seed and of a whole batch, as if there were a single device.
-Seeds, devices, microbatches, schedules, rows, checkpoints and resumption are the trainer's.
+An experiment is a package `experiments/NAME` with a model, a module `experiment.py` that ends in a `Recipe`, and a
+`__main__.py` that calls `cli.main(RECIPE)`; its configs are `configs/NAME.py`. An `Experiment` has pure functions of
+one seed and a whole batch, as if there were a single device. Seeds, devices, microbatches, rows, checkpoints and
+resumption are the trainer's.
 
 Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, lengths in
 `plan.py`, `optimizer.py`, `mesh.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
@@ -54,35 +53,28 @@ class Probe:
 class Experiment:
     """A model, its loss and its optimizer, for a single seed; the trainer adds the seed axis.
 
-    `progress` is the fraction of the training steps already taken, from 0 to 1; schedules other
-    than the optimizer's own are functions of it. `key` is a function of the seed and the step (and
-    of the microbatch).
+    `progress` is the fraction of the training steps already taken, from 0 to 1. `key` is a function of the seed and the
+    step (and of the microbatch).
 
     Attributes:
       init: `init(key) -> params`.
-      loss: `loss(params, batch, key, progress) -> (objective, metrics)`: what the gradient is taken
-        of, auxiliary losses and penalties included, and scalars to be recorded, one of them the
-        `loss` without penalties. Their means over the steps between two rows are in the row as
-        `train_loss` and so on. Gradient accumulation averages both over microbatches, which is the
-        full batch's where they are means over examples.
-      evaluate: `evaluate(params, examples, progress) -> metrics`. A metric is a scalar over the
-        whole data set, or has one value per example, [B], of which the trainer takes the mean; with
-        `config.eval_batch_size` it must be the latter. A metric named `error` is prefixed by
-        the split (`test_error`); others keep their name, which may begin with `data.prefix`.
+      loss: `loss(params, batch, key, progress) -> (objective, metrics)`: what the gradient is taken of, penalties
+        included, and scalars to be recorded, one of them the `loss` without penalties. Their means over the steps
+        between two rows are in the row as `train_loss` and so on. Accumulation averages both over microbatches.
+      evaluate: `evaluate(params, examples, progress) -> metrics`. A metric is a scalar over the whole data set, or has
+        one value per example, [B], of which the trainer takes the mean; with `config.eval_batch_size` it must be the
+        latter. A metric named `error` is prefixed by the split (`test_error`).
       conclude: `conclude(means) -> metrics`: scalars, of the means over all examples of what `evaluate` returns, which
         may then be [B, ...]; for what is no mean itself, as an entropy is of frequencies. None: the means are it.
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
-      pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes (or
-        all of it): they take the place of what `init` makes there. None: all are from `init`.
+      pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes, or all of it.
       after_update: `after_update(params, opt_state, gradient, progress) -> params, opt_state`, applied after every
         update: to put parameters back where they may lie, or to rewire a network by its `gradient`, which is that of
         the objective before the update, and clear what the optimizer remembers of weights that start anew.
-      augment: `augment(key, images) -> images`, on the device, of a whole training batch before
-        the loss sees it; the key is fresh in every step.
+      augment: `augment(key, images) -> images`, on the device, of a whole training batch before the loss sees it.
       flops_per_example: operations of a training step per example, forward and backward and without recomputation;
         without it rows have no utilisation (`mfu`).
-      headline: the metrics of a row that the progress line shows beside `train_loss`; nested ones
-        as `test_accuracy/1`.
+      headline: the metrics of a row that the progress line shows; nested ones as `test_accuracy/1`.
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
@@ -117,8 +109,7 @@ class Recipe:
       build: the experiment for a valid config and its data.
       prepare: raises `UsageError` where this machine lacks what a valid config needs, as accelerators, and fetches what
         can be, as weights to start from; after `validate`, before any data are read.
-      load: the data of a valid config; in memory by default. For a pipeline, `Data` with streams
-        (`stream.py`), which yield decoded and augmented batches in the memory of the host.
+      load: the data of a valid config; in memory by default, or with streams (`stream.py`).
       kinds: the kinds that its config chooses from, by which overrides are checked; None: it has none.
     """
 
@@ -149,11 +140,7 @@ class Setup:
         data: Data,
         devices: Sequence[jax.Device] | None = None,
     ):
-        """Builds the experiment for `devices`, which may be a compiler's; for those there are if left out.
-
-        Raises:
-          UsageError: data and config do not fit.
-        """
+        """Builds the experiment for `devices`, which may be a compiler's; `UsageError` if the data do not fit."""
         self.config, self.data = config, data
         self.plan = Plan.of(config, data.num_train)
         self.mesh = mesh_lib.make(config, devices)

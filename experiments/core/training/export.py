@@ -3,9 +3,8 @@
 config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single seed
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`)
 
-`params.npz` has one float32 array per parameter, under its path in the tree joined by slashes
-("Transformer/encoder_norm/scale"): the layout of big_vision without a prefix. `examples.npz` has arrays [S, N], of
-seeds and examples in the order of the data set. Fields left out are False.
+`params.npz` has one float32 array per parameter, under its path in the tree ("Transformer/encoder_norm/scale").
+`examples.npz` has arrays [S, N], of seeds and examples in the order of the data set. Fields left out are False.
 """
 
 import json
@@ -35,11 +34,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def write_files(program: Program, workdir: Workdir, params: Params) -> dict[str, str]:
-    """Writes what the config asks for: all processes take part, and the first one writes.
-
-    Returns:
-      Checksums for the summary, by name; none on processes that do not write.
-    """
+    """Writes what the config asks for, on the first process; all take part. Returns checksums for the summary."""
     setup, writes = program.setup, jax.process_index() == 0
     if setup.config.get("export_params"):
         exported = setup.experiment.exported

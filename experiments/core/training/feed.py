@@ -1,8 +1,7 @@
 """How batches reach the train step: from arrays that stay on the devices, or as a stream.
 
-A feed is the data of a run as one compiled call sees them: `examples`, which are the same in every
-call; `chunk`, what differs between calls, with an axis of K steps; and `take`, which makes the
-batch of a step of the two, inside the compiled code. `S` seeds, `K` steps, `B` batch.
+A feed has `examples`, the same in every compiled call; `chunk`, what differs between calls, with an axis of K steps;
+and `take`, which makes the batch of a step of the two, in the compiled code. `S` seeds, `K` steps, `B` batch.
 """
 
 import collections
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments.core.input.stream import Arrays, HostBatches, Stream, step_indices
+from experiments.core.input.stream import Arrays, Stream, step_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
 
@@ -79,7 +78,7 @@ class Streamed:
         self._stream, self._seed, self._mesh = stream, seed, mesh
         self._shape = (num_steps, batch_size)
         self._sharding = mesh_lib.batch_sharding(mesh, axis=1)
-        self._host: HostBatches | None = None
+        self._host: Any = None
 
     @property
     def shapes(self) -> Shapes:
@@ -103,8 +102,6 @@ class Streamed:
 
     def chunk(self, first_step: int) -> dict[str, jax.Array]:
         """The batches of a call, divided over the devices of all processes."""
-        if self._host is None:
-            raise RuntimeError("a feed is to be opened before its first chunk")
         batches = [self._host.batch(step) for step in range(first_step, first_step + self._shape[0])]
         return {name: self._put(np.stack([batch[name] for batch in batches])) for name in batches[0]}
 
@@ -124,8 +121,7 @@ Feed = Resident | Streamed
 def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:
     """The chunks of successive calls, with the next `feed.ahead` of them under way to the devices.
 
-    A chunk is made when an earlier one is asked for, that is, while the devices are busy with the
-    call before; no thread is needed, since transfers and calls are asynchronous.
+    A chunk is made when an earlier one is asked for, while the devices are busy; transfers and calls are asynchronous.
     """
     ready: collections.deque[Any] = collections.deque()
     for first_step in first_steps:

@@ -1,10 +1,8 @@
 """The training loop of every experiment: from the last checkpoint to the end, or to an interruption.
 
-A run is a sequence of compiled calls, each of which takes some steps for all seeds: an epoch at
-once on data that stay on the device, or one step of a large model on a batch that has just come
-(`plan.py` says which, `feed.py` where batches come from). The next call is under way before the
-metrics of the last one are read. Everything random is a function of the seed and the step, so a run
-that was killed ends with the numbers of one that was not.
+A run is a sequence of compiled calls, each of which takes some steps for all seeds (`plan.py` says how many, `feed.py`
+where batches come from). The next call is under way before the metrics of the last one are read. Everything random is a
+function of the seed and the step, so a run that was killed ends with the numbers of one that was not.
 """
 
 import contextlib
@@ -119,8 +117,7 @@ class Loop:
     def _begin(self, command: Sequence[str], experiment: str) -> _Beginning:
         """Restores the newest checkpoint that is intact, with the rows up to it, or makes a fresh state.
 
-        Raises:
-          UsageError: the checkpoint or the rows are damaged, or not those of the run; nothing has been changed.
+        Raises `UsageError` if they are damaged, or not those of the run; nothing has been changed then.
         """
         intact, damaged = from_first(lambda: checkpoint.find(self.workdir.checkpoints))
         if intact is None:
@@ -222,11 +219,11 @@ class Loop:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
         checksums = export.write_files(self.program, self.workdir, params)
         arrays = export.gather(params) if self.setup.config.get("tensorboard") else {}
+        if board:
+            board.write_histograms(self.plan.total_steps, arrays)
+            board.flush()
         if is_first():
             result = summarize(list(self.setup.config.seeds), writer.rows[-1])
-            if board:
-                board.write_histograms(self.plan.total_steps, arrays)
-                board.flush()
             write_json(self.workdir.summary, result | {"metrics_sha256": metrics.sha256_of(writer.rows)} | checksums)
         self._say(f"results are in {self.workdir.path}: {self.workdir.summary.name}, {self.workdir.metrics.name}")
 

@@ -9,10 +9,8 @@ A batch is divided along all three. Their sizes multiply to the number of device
 be -1, for what the others leave. Without `config.mesh` a run takes one device, or all of them where
 there are several processes, each with a copy of the model.
 
-A slice is what a fast interconnect joins: a TPU slice, the GPUs of a machine; devices say which one they are in.
-Slices reach each other by the slower network of the data centre. So `data` alone goes over several, its outermost
-parts, and what travels there is the sum of gradients once a step; the parts of parameters and the slots of experts
-stay within.
+A slice is what a fast interconnect joins: a TPU slice, the GPUs of a machine. Slices reach each other by the slower
+network of the data centre, so `data` alone goes over several: what travels there is the sum of gradients once a step.
 """
 
 import math
@@ -41,12 +39,8 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
         _sizes(config.mesh, num_devices or jax.device_count())
     microbatches = config.get("accumulate") or 1
     parts = batch_parts(config)
-    require(
-        config.batch_size % (parts * microbatches) == 0,
-        "batch_size",
-        config.batch_size,
-        f"a multiple of {parts * microbatches}, the {parts} devices of config.mesh times accumulate={microbatches}",
-    )
+    of = f"a multiple of {parts * microbatches}, the {parts} devices of config.mesh times accumulate={microbatches}"
+    require(config.batch_size % (parts * microbatches) == 0, "batch_size", config.batch_size, of)
 
 
 def batch_parts(config: ml_collections.ConfigDict) -> int:
@@ -57,8 +51,7 @@ def batch_parts(config: ml_collections.ConfigDict) -> int:
 def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """The mesh that a valid `config` asks for: of `devices`, which may be a compiler's alone, or those there are.
 
-    Raises:
-      UsageError: the devices are in several slices, and `data` does not go over them.
+    Raises `UsageError` if the devices are in several slices, and `data` does not go over them.
     """
     sizes = axis_sizes(config)
     if devices is None:
@@ -69,8 +62,7 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
     within = sizes | {"data": sizes["data"] // len(parts)}
     # Auto: the compiler chooses layouts inside the step, from those of its arguments and results.
     types = (AxisType.Auto,) * len(AXES)
-    # By slice, within which it is known how devices are wired. An axis may take a part of a physical one, as one of 4
-    # does of 8 x 8 chips; `jax.make_mesh` has that for v5e alone, and refuses the others.
+    # An axis may take a part of a physical one, as 4 of 8 x 8 chips; `jax.make_mesh` has that for v5e alone.
     shape = tuple(within.values())
     count = math.prod(shape)
     meshes = [mesh_utils.create_device_mesh(shape, part[:count], allow_split_physical_axes=True) for part in parts]
@@ -80,11 +72,7 @@ def make(config: ml_collections.ConfigDict, devices: Sequence[jax.Device] | None
 def of_devices(
     config: ml_collections.ConfigDict, num_devices: int, num_processes: int = 1
 ) -> ml_collections.ConfigDict:
-    """`config` with the sizes that its mesh has on so many devices and processes, so that the config is complete.
-
-    Raises:
-      UsageError: it has none.
-    """
+    """`config` with the sizes that its mesh has on so many devices and processes; `UsageError` if it has none."""
     if "mesh" not in config and num_processes == 1:
         return config
     config = config.copy_and_resolve_references()
@@ -118,12 +106,8 @@ def _sizes(given: Mapping[str, int], num_devices: int) -> dict[str, int]:
     rest = [axis for axis, size in sizes.items() if size == -1]
     fixed = math.prod(size for size in sizes.values() if size != -1)
     fits = len(rest) <= 1 and (num_devices % fixed == 0 if rest else num_devices == fixed)
-    require(
-        fits,
-        "mesh",
-        dict(given),
-        f"sizes that multiply to the {num_devices} devices, at most one of them -1 for what is left",
-    )
+    allowed = f"sizes that multiply to the {num_devices} devices, at most one of them -1 for what is left"
+    require(fits, "mesh", dict(given), allowed)
     return sizes | dict.fromkeys(rest, num_devices // fixed)
 
 
@@ -138,9 +122,8 @@ def batch_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
 
 
 def by_example(activations: jax.Array) -> jax.Array:
-    """Activations [B, ...] divided over the devices of the mesh that is set as the batch is, so that parameters move.
+    """Activations [B, ...] divided over the devices as the batch is, so that parameters move and not features.
 
-    Left to itself the compiler may keep the parts of parameters where `fsdp` has put them, and divide features instead.
     Without a mesh, or where the devices do not divide B, nothing is said.
     """
     sizes = dict(jax.sharding.get_abstract_mesh().shape)
@@ -152,9 +135,8 @@ def by_example(activations: jax.Array) -> jax.Array:
 def state_shardings(mesh: Mesh, state: Any, leading: int = 0) -> Any:
     """Places the leaves of `state` (arrays or their shapes), after `leading` axes of seeds.
 
-    An array is divided along its largest axis that `fsdp` divides, and is whole on every device if
-    there is none or if it is small; an array of experts is divided by `expert` first. What an
-    optimizer keeps for a parameter has its path and shape, hence its place.
+    An array is divided along its largest axis that `fsdp` divides, and is whole on every device if there is none or if
+    it is small; an array of experts is divided by `expert` first. What an optimizer keeps for a parameter lies with it.
     """
 
     def sharding(path: Any, leaf: Any) -> NamedSharding:

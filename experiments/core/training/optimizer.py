@@ -13,17 +13,15 @@
 
 The fields from b2 on may be left out; in brackets is what they are then.
 
-Steps count from 0, and the update of step t is scaled by the rate at t. With a peak r, w steps of
-warm-up and T in all (`config.steps`, or those of the epochs), it is r t / w while t < w (so the first
-update is zero), and from there on, r itself at t = w,
+The update of step t, from 0 on, is scaled by the rate at t. With a peak r, w steps of warm-up and T in all
+(`config.steps`, or those of the epochs), it is r t / w while t < w, and from there on
 
     constant   r
     cosine     r (1 + cos(pi (t - w) / (T - w))) / 2
     linear     r (T - t) / (T - w)
 
-The last update is that of t = T - 1, one step before 0. Clipping comes first, of the gradient of
-the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds weight_decay times the
-parameter to the direction, past momentum and Adam's normalisation.
+Clipping comes first, of the gradient of the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds
+weight_decay times the parameter to the direction, past momentum and Adam's normalisation.
 """
 
 from collections.abc import Callable, Collection
@@ -41,14 +39,8 @@ DECAYED: dict[str, Callable[[int], bool]] = {  # of the rank
     "all": lambda rank: True,
     "matrices": lambda rank: rank > 1,
 }
-_DEFAULTS = {
-    "b2": 0.999,
-    "schedule": "constant",
-    "warmup_steps": 0,
-    "weight_decay": 0.0,
-    "decayed": "all",
-    "clip_norm": 0.0,
-}
+_DEFAULTS = {"b2": 0.999, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.0}
+_DEFAULTS |= {"decayed": "all", "clip_norm": 0.0}
 
 
 def _fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
@@ -82,12 +74,9 @@ def make(
     """Clipping, then the direction of SGD or Adam, then weight decay, then the learning rate.
 
     Args:
-      config: valid.
+      config: valid; `UsageError` if warm-up takes all of the steps.
       total_steps: of the run; `config.steps` if left out.
       stacked: names of parts of the parameters whose first axis is over layers that are alike (`nn.scan`).
-
-    Raises:
-      UsageError: warm-up takes all of the steps.
     """
     fields = _fields(config)
     parts = []

@@ -56,16 +56,13 @@ class Plan:
     @staticmethod
     def of(config: ml_collections.ConfigDict, num_train: int) -> "Plan":
         """The plan of a valid `config` for `num_train` examples."""
-        require(
-            config.batch_size <= num_train,
-            "batch_size",
-            config.batch_size,
-            f"at most the {num_train} training images of {config.dataset}",
-        )
+        most = f"at most the {num_train} training images of {config.dataset}"
+        require(config.batch_size <= num_train, "batch_size", config.batch_size, most)
         epoch = num_train // config.batch_size
         if not by_steps(config):
-            most = (2**31 - 1) // epoch
-            require(config.epochs <= most, "epochs", config.epochs, f"at most {most}: steps are counted in 31 bits")
+            largest = (2**31 - 1) // epoch
+            allowed = f"at most {largest}: steps are counted in 31 bits"
+            require(config.epochs <= largest, "epochs", config.epochs, allowed)
             return Plan(epoch, config.epochs * epoch, epoch, epoch, config.checkpoint_every * epoch, "epoch")
         at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
         return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")

@@ -5,11 +5,8 @@
     JAX_PROCESS_ID            which of them this is, from 0
 
 All three or none are given. Without them JAX finds the processes of a TPU pod, of `srun` and of `mpirun` by itself
-(then with one GPU each); on Kubernetes without TPUs they are to be given. With JAX_NUM_PROCESSES=1 a process stays
-alone wherever it is, as tasks of one `srun` must that are runs of their own.
-
-JAX reads JAX_NUM_CPU_DEVICES, the number of devices that CPUs are to count as in this process, and
-JAX_LOCAL_DEVICE_IDS, the GPUs that this one is to use. On CPUs the processes talk by gloo, as is JAX's default.
+(then with one GPU each). With JAX_NUM_PROCESSES=1 a process stays alone wherever it is, as tasks of one `srun` must
+that are runs of their own. JAX also reads JAX_NUM_CPU_DEVICES and JAX_LOCAL_DEVICE_IDS.
 """
 
 import contextlib
@@ -31,17 +28,13 @@ _ALONE = ("JAX_NUM_PROCESSES", "1")
 _CLUSTERS = ("ompi", "slurm", "gketpu", "gcetpu")  # as JAX names them
 # A process that has not been heard of for so long has ended. Threads of their own say so, however busy a process is.
 _HEARTBEAT_SECONDS = 60
-_GRACE_SECONDS = 5.0
 
 
 def initialize() -> None:
-    """Joins the other processes where the environment tells of any.
+    """Joins the other processes where the environment tells of any; `UsageError` if its variables make no sense.
 
     JAX waits five minutes for them, and aborts if they have not come. If one ends later other than by returning, the
     others end with an error: soon where a connection breaks, else when it has not been heard of for a minute.
-
-    Raises:
-      UsageError: if some of the variables are missing, or make no sense.
     """
     if os.environ.get(_ALONE[0]) == _ALONE[1]:
         return
@@ -67,16 +60,12 @@ def initialize() -> None:
 
 @contextlib.contextmanager
 def leaving_promptly() -> Iterator[None]:
-    """Ends this process soon if the run in it fails, and so all of them.
-
-    JAX would have it wait at exit for the others, which for their part wait for it; for a mistake that all of them
-    report a few seconds suffice.
-    """
+    """Ends this process soon if the run in it fails, and so all: JAX would have each wait at exit for the others."""
     try:
         yield
     except BaseException:
         if jax.distributed.is_initialized():
-            timer = threading.Timer(_GRACE_SECONDS, _leave)
+            timer = threading.Timer(5.0, _leave)  # enough for all to report one mistake
             timer.daemon = True
             timer.start()
         raise
@@ -88,14 +77,11 @@ def is_first() -> bool:
 
 
 def from_first(call: Callable[[], Any]) -> Any:
-    """Returns in all processes what `call` returns in the first one, as JSON has it, or raises its `UsageError`.
-
-    Where all read one disk, one of them may see more than another.
-    """
+    """Returns in all processes what `call` returns in the first one, as JSON has it, or raises its `UsageError`."""
     if jax.process_count() == 1:
         return call()
     answer: dict[str, Any] = {}
-    if jax.process_index() == 0:
+    if is_first():
         try:
             answer = {"value": call()}
         except UsageError as error:
@@ -110,13 +96,9 @@ def from_first(call: Callable[[], Any]) -> Any:
 
 
 def require_same(asked: list[str]) -> None:
-    """Checks that all processes were asked for one run: JAX may have joined some that were meant as separate runs.
+    """Checks that all were asked for one run, in these lines: JAX may have joined separate runs.
 
-    Args:
-      asked: what is to be run, how and where, in lines.
-
-    Raises:
-      UsageError: some were asked for another than the first, in all of them.
+    Raises `UsageError` in all of them if some were asked for another than the first.
     """
     if jax.process_count() == 1:
         return

@@ -24,11 +24,7 @@ class Program:
     """
 
     def __init__(self, setup: Setup):
-        """Makes the shapes of the state and of the data.
-
-        Raises:
-          UsageError: data and config do not fit.
-        """
+        """Makes the shapes of the state and of the data; `UsageError` if pretrained parameters do not fit."""
         self.setup = setup
         self.feed, self.evaluate = feed.make(setup), evaluation.make(setup)
         with jax.set_mesh(setup.mesh):
@@ -43,15 +39,13 @@ class Program:
     def trace_train(self) -> Traced:
         """The train step, `train(state, seeds, examples, chunk, first_step) -> state, metrics`; it takes the state."""
         setup = self.setup
-        train = jax.jit(
-            step.make_train(
-                setup.experiment, setup.plan.total_steps, self.feed.take, setup.config.get("accumulate", 1)
-            ),
-            donate_argnums=0,
-            out_shardings=(jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere),
-        )
+        accumulate = setup.config.get("accumulate", 1)
+        train = step.make_train(setup.experiment, setup.plan.total_steps, self.feed.take, accumulate)
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere
         with jax.set_mesh(setup.mesh):
-            return train.trace(self.state, self.seeds, *self.feed.shapes, np.int32(0))
+            return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
+                self.state, self.seeds, *self.feed.shapes, np.int32(0)
+            )
 
     def trace_evaluation(self) -> Traced:
         """A call of the evaluation."""

@@ -1,8 +1,7 @@
 """The rows of a run: what is collected between two, what each contains, and the line of progress made of it.
 
-Between two rows are the metrics of each step, the time it took, and changes in the network, which an experiment's
-probe finds (`Experiment.probe`): boolean arrays by name, with a leading axis of seeds on the host. Those of the row
-before are kept, in checkpoints too: a run that goes on compares what it would have compared.
+What an experiment's probe finds (`Experiment.probe`), boolean arrays [S, ...] by name on the host, is kept from row to
+row, in checkpoints too.
 """
 
 import time
@@ -54,18 +53,12 @@ class Prober:
 class MetricsSinceRow:
     """Reads the metrics of a call only when the next one is under way, so that devices never wait.
 
-    `seconds` counts the time between `start` and `finish`: training, and neither compilation nor
-    evaluation nor saving.
+    `seconds` counts the time between `start` and `finish`: training, and neither compilation nor evaluation nor saving.
     """
 
     def __init__(self, metrics: Metrics, seconds: float = 0.0, found: Found | None = None):
-        """Begins with `metrics` [S, K] and `seconds` of a part that a checkpoint has kept; else K = 0.
-
-        `found` is what the experiment's probe found at the last row.
-        """
-        self._metrics = [metrics]
-        self.seconds = seconds
-        self.found = found or {}
+        """Begins with `metrics` [S, K] and `seconds` of a part, and what the probe `found` at the last row."""
+        self._metrics, self.seconds, self.found = [metrics], seconds, found or {}
         self.step_seconds: list[float] = []
         self._unread: Metrics = None
         self._last = 0.0
@@ -77,22 +70,17 @@ class MetricsSinceRow:
     def dispatched(self, metrics: Metrics) -> None:
         """Notes a call that has been dispatched (its metrics [S, K] or [K]), and waits for the one before it."""
         before, self._unread = self._unread, metrics
-        if before is not None:
-            self._read(before)
+        if before is None:
+            return
+        self._metrics.append(jax.tree.map(np.atleast_2d, jax.device_get(before)))
+        now = time.perf_counter()
+        self.seconds += now - self._last
+        self.step_seconds.append((now - self._last) / jax.tree.leaves(self._metrics[-1])[0].shape[1])
+        self._last = now
 
     def finish(self) -> None:
         """Waits for the last call."""
-        if self._unread is not None:
-            self._read(self._unread)
-            self._unread = None
-
-    def _read(self, metrics: Metrics) -> None:
-        metrics = jax.tree.map(np.atleast_2d, jax.device_get(metrics))
-        now = time.perf_counter()
-        self._metrics.append(metrics)
-        self.seconds += now - self._last
-        self.step_seconds.append((now - self._last) / jax.tree.leaves(metrics)[0].shape[1])
-        self._last = now
+        self.dispatched(None)
 
     @property
     def metrics(self) -> Metrics:
@@ -123,10 +111,7 @@ class MetricsSinceRow:
 def measure(
     program: Program, prober: Prober, step: int, state: TrainState, since_row: MetricsSinceRow, before: Sequence[Row]
 ) -> tuple[Row, Found]:
-    """The row after `step` steps, as `record/metrics.py` describes it, and what the probe finds there.
-
-    The evaluation of the program is compiled; `before` are the rows up to then.
-    """
+    """The row after `step` steps and the rows `before`, as in `record/metrics.py`, and what the probe finds."""
     setup, plan = program.setup, program.setup.plan
     progress = step / plan.total_steps
     found = prober(state.params, progress)
@@ -148,14 +133,11 @@ def measure(
 
 
 def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:
-    """Turns the times since the last row into what a row says.
-
-    `null` stands for what was not measured, or what the hardware does not tell.
+    """Turns the times since the last row into what a row says; None for what was not measured.
 
     step_seconds: median over the calls.
     images_per_second: over all calls, all seeds together.
-    mfu: model FLOPs utilisation at the median step time, against dense bfloat16; null where the experiment does
-      not say its operations, or environment.json has no `peak_flops` of the devices.
+    mfu: model FLOPs utilisation at the median step time, against dense bfloat16, where both are known.
     peak_memory_bytes: on the device, of this process, that has most.
     """
     images = setup.config.batch_size * len(setup.config.seeds)
@@ -171,10 +153,7 @@ def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:
 
 
 class Progress:
-    """Prints a line for every row, and others where rows are far between.
-
-    It has epoch or step, headline metrics (mean over seeds), seeds lost, rate and time left.
-    """
+    """Prints a line for every row, and others where rows are far between."""
 
     def __init__(self, headline: tuple[str, ...], plan: Plan, first_step: int, say: Callable[[str], None]):
         self._headline, self._plan, self._say = headline, plan, say
@@ -182,7 +161,7 @@ class Progress:
         self._start = self._last = time.monotonic()
 
     def show(self, row: Row) -> None:
-        """Prints the line of a row; time left counts everything: training, evaluation, saving."""
+        """Prints epoch or step, headline metrics (mean over seeds), seeds lost, rate and time left, of everything."""
         parts, values_of = [], dict(flatten(row))
         for name in ("train_loss", *self._headline):
             values = [value for value in values_of[name] if value is not None]

@@ -1,8 +1,7 @@
 """The state of training, how it begins (fresh, or with pretrained parameters), and K steps of it as one function.
 
-Several seeds are carried along a leading axis by `vmap`: the small networks of several seeds make
-one batched matrix product, and ten seeds cost three times what one does. Where `seeds` is a scalar
-there is no such axis. `S` seeds, `K` steps, `B` batch, `A` microbatches.
+Several seeds are carried along a leading axis by `vmap`: ten small networks cost three times what one does. Where
+`seeds` is a scalar there is no such axis. `S` seeds, `K` steps, `B` batch, `A` microbatches.
 """
 
 import dataclasses
@@ -50,8 +49,7 @@ def _begin(experiment: Experiment, seeds: jax.Array, pretrained: Any) -> TrainSt
 def abstract(experiment: Experiment, seeds: jax.Array | jax.ShapeDtypeStruct, mesh: Mesh) -> TrainState:
     """The shapes, types and shardings of the state, without a single array: `mesh` may be of a compiler's devices.
 
-    Raises:
-      UsageError: if the experiment's pretrained parameters are not those of its model.
+    Raises `UsageError` if the experiment's pretrained parameters are not those of its model.
     """
     if jax.tree.leaves(experiment.pretrained):
         _check_pretrained(experiment)

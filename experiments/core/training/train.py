@@ -69,9 +69,9 @@ def prepare(recipe: Recipe, config: ml_collections.ConfigDict) -> None:
 def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: Sequence[str] = ()) -> None:
     """Trains, or goes on training, what `recipe` makes of `config`, in the directory `path`.
 
-    With several processes (`jax.distributed`), each calls this with the same arguments; the first one
-    writes, and only checkpoints are written by all: `path` must be one directory for all of them.
-    Returns when the run is done, or when SIGTERM, SIGINT or SIGHUP has stopped it after a checkpoint.
+    With several processes (`jax.distributed`), each calls this with the same arguments; the first one writes, and only
+    checkpoints are written by all: `path` must be one directory for all of them. Returns when the run is done, or when
+    SIGTERM, SIGINT or SIGHUP has stopped it after a checkpoint.
 
     Raises:
       UsageError: for a config that cannot be run, or not on this machine, a directory that holds another run, or
@@ -105,11 +105,7 @@ def use_compilation_cache() -> None:
 
 
 def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
-    """Starts a validated, unfinished run on a machine that is prepared.
-
-    Returns:
-      What has asked it to stop, such as SIGTERM, if anything has; it may have come too late, when the run was done.
-    """
+    """Starts a validated, unfinished run on a machine that is prepared; returns what asked it to stop, as SIGTERM."""
     for option, value in _RANDOM.items():
         jax.config.update(option, value)
     use_compilation_cache()
