@@ -93,8 +93,8 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
     if config.get("input") is not None and config.input.augment_on == "host":
         return dataclasses.replace(
             data,
-            train_stream=pipeline.train_stream(config, train),
-            evaluation_stream=pipeline.evaluation_stream(config, evaluation),
+            train_stream=pipeline.stream(config, train, train=True),
+            evaluation_stream=pipeline.stream(config, evaluation, train=False),
         )
     if not data.train:
         raise UsageError(

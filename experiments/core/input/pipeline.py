@@ -81,24 +81,20 @@ class Job:
         return example | {"image": TRAIN[self.recipe](rng, example["image"], self.size)}
 
 
-def train_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
-    """Training batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows."""
-    return _stream(config.input, Job(examples, config.input.recipe, config.input.size, config.batch_size, seed=0))
+def stream(config: ml_collections.ConfigDict, examples: Examples, *, train: bool) -> Stream:
+    """Batches of a valid config: `image` [R, S, S, C] in uint8 and `label` [R, ...], for R rows.
 
+    To train, of `config.batch_size`, shuffled and augmented; else of `config.eval_batch_size`, each example once.
+    """
+    field, size = config.input, config.batch_size if train else config.eval_batch_size
 
-def evaluation_stream(config: ml_collections.ConfigDict, examples: Examples) -> Stream:
-    """Batches of `config.eval_batch_size` that hold every example once, in order; else as `train_stream`."""
-    return _stream(config.input, Job(examples, config.input.recipe, config.input.size, config.eval_batch_size))
-
-
-def _stream(field: ml_collections.ConfigDict, job: Job) -> Stream:
     def opened(seed: int, rows: np.ndarray) -> Batches:
-        seeded = job if job.seed is None else dataclasses.replace(job, seed=seed)
-        return Batches(seeded, rows, workers=field.workers, prefetch=field.prefetch)
+        job = Job(examples, field.recipe, field.size, size, seed if train else None)
+        return Batches(job, rows, workers=field.workers, prefetch=field.prefetch)
 
-    row = job.examples.blank
+    row = examples.blank
     image = blank((field.size, field.size, row["image"].shape[-1]), np.uint8)
-    return Stream(len(job.examples), opened, row | {"image": image})
+    return Stream(len(examples), opened, row | {"image": image})
 
 
 class Batches:

@@ -4,6 +4,7 @@ import importlib.metadata
 import multiprocessing
 import os
 import platform
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -81,10 +82,8 @@ def _git(*arguments: str) -> str | None:
 
 def shipped() -> str | None:
     """The commit that this code is of, where `scripts.launch` has unpacked it: there, it has no history."""
-    try:
-        return (_ROOT / SHIPPED).read_text().strip()
-    except OSError:
-        return None
+    path = _ROOT / SHIPPED
+    return path.read_text().strip() if path.exists() else None
 
 
 def _version(package: str) -> str | None:
@@ -95,8 +94,6 @@ def _version(package: str) -> str | None:
 
 
 def _cpu_model() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+    path = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*: (.*)", path.read_text(), re.MULTILINE) if path.exists() else None
+    return found[1] if found else platform.processor() or None

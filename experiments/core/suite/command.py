@@ -76,9 +76,7 @@ def run_suite(
 
     `jobs` runs train at once; None: as many as is best on this machine.
 
-    Raises:
-      UsageError: a run is not one that can be trained here, or data are missing; nothing has been trained.
-      Stopped: at SIGTERM or SIGINT, once the run under way is saved.
+    Raises `UsageError` if a run is not one that can be trained here, or data are missing, and `Stopped` as `Runner`.
     """
     start = time.monotonic()
     hardware.require_devices()
@@ -93,7 +91,8 @@ def run_suite(
         train.check_fields(suite.recipe, config)
         train.prepare(suite.recipe, config)
     try:
-        failed = runner.train_all(suite, out, runs, selected, command, min(jobs or 1, len(selected)))
+        with worker.stoppable():
+            failed = runner.Runner(suite, out, runs, selected, command).train(min(jobs or 1, len(selected)))
     finally:
         if out.is_dir():
             runner.write_choices(suite, out, runs)

@@ -12,31 +12,15 @@ from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.suite.choice import Choice, choose
 from experiments.core.suite.plan import Suite, SuiteRun
-from experiments.core.suite.worker import Job, attempt, attempts, in_a_line, stoppable
+from experiments.core.suite.worker import Job, attempt, attempts, in_a_line
 from experiments.core.training import train
 
 CHOICES = "choices.json"
 
 
-def train_all(
-    suite: Suite,
-    out: Path,
-    runs: Sequence[SuiteRun],
-    selected: Sequence[SuiteRun],
-    command: Sequence[str],
-    jobs: int = 1,
-) -> list[str]:
-    """Trains those of `selected` (a part of `runs`) that are not done, `jobs` at once; the names of those that failed.
+class Runner:
+    """Trains those of `selected` (a part of `runs`) that are not done."""
 
-    Raises:
-      Stopped: at SIGTERM or SIGINT, once the runs under way are saved.
-      UsageError: the first run finds no data, so that none would.
-    """
-    with stoppable():
-        return _Runner(suite, out, runs, selected, command).go(jobs)
-
-
-class _Runner:
     def __init__(
         self, suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
     ):
@@ -45,9 +29,13 @@ class _Runner:
         self.failed: list[str] = []
         self.seconds: list[float] = []  # of the runs trained here
 
-    def go(self, jobs: int) -> list[str]:
+    def train(self, jobs: int) -> list[str]:
+        """Trains `jobs` at once; returns the names of those that failed.
+
+        Raises `Stopped` at SIGTERM or SIGINT, once the runs under way are saved, and `UsageError` if there are no data.
+        """
         has_data = False
-        for wave in self._waves():
+        for wave in self.waves():
             choices = choose(self.suite, self.out, self.runs) if any(run.best_of for run in wave) else {}
             to_train = [job for run in wave if (job := self._job(run, choices))]
             if to_train and not has_data:
@@ -62,17 +50,18 @@ class _Runner:
                     self._over(self.selected[job.name], outcome, jobs)
         return self.failed
 
-    def _waves(self) -> Iterator[list[SuiteRun]]:
+    def waves(self) -> Iterator[list[SuiteRun]]:
         """The runs in parts, each of which waits for those before it; where one can never begin, it is in the last."""
+
+        def awaited(run: SuiteRun) -> set[str | None]:
+            rivals = {other.name for other in self.runs if run.best_of and other.candidate_for == run.best_of}
+            return {run.weights_of, *rivals}
+
         waiting = self.selected
         while waiting:
-            ready = {name: run for name, run in waiting.items() if not self._awaited(run) & waiting.keys()} or waiting
+            ready = {name: run for name, run in waiting.items() if not awaited(run) & waiting.keys()} or waiting
             yield list(ready.values())
             waiting = {name: run for name, run in waiting.items() if name not in ready}
-
-    def _awaited(self, run: SuiteRun) -> set[str | None]:
-        rivals = {other.name for other in self.runs if run.best_of and other.candidate_for == run.best_of}
-        return {run.weights_of, *rivals}
 
     def _job(self, run: SuiteRun, choices: dict[str, Choice]) -> Job | None:
         """What is to be trained; None if the run is done already or cannot begin, which is printed."""

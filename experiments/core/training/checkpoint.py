@@ -1,8 +1,7 @@
 """Checkpoints by orbax: whole or absent, written by all processes, verified before use, restored to any devices.
 
 Each has one SHA-256 of all its files, written last. One without it was not saved to the end, one with another is
-damaged: neither is restored, but the newest that is intact. (orbax has checksums of a part of its files alone, and a
-number that has changed is a number still.)
+damaged: neither is restored, but the newest that is intact. (orbax has checksums of a part of its files alone.)
 """
 
 import hashlib

@@ -69,14 +69,13 @@ class Experiment:
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes, or all of it.
       after_update: `after_update(params, opt_state, gradient, progress) -> params, opt_state`, applied after every
-        update: to put parameters back where they may lie, or to rewire a network by its `gradient`, which is that of
-        the objective before the update, and clear what the optimizer remembers of weights that start anew.
+        update: to put parameters back where they may lie, or to rewire a network by the `gradient` before the update.
       augment: `augment(key, images) -> images`, on the device, of a whole training batch before the loss sees it.
       flops_per_example: operations of a training step per example, forward and backward and without recomputation;
         without it rows have no utilisation (`mfu`).
       headline: the metrics of a row that the progress line shows; nested ones as `test_accuracy/1`.
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
-        with `config.export_examples`, so that two runs can be compared example by example. None: nothing.
+        with `config.export_examples`. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
       exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: the
         parameters, as `evaluate` computes with them as they are.
@@ -107,8 +106,8 @@ class Recipe:
       name: the package under `experiments`.
       validate: raises `UsageError` for a config that cannot be run, before any data is read.
       build: the experiment for a valid config and its data.
-      prepare: raises `UsageError` where this machine lacks what a valid config needs, as accelerators, and fetches what
-        can be, as weights to start from; after `validate`, before any data are read.
+      prepare: raises `UsageError` where this machine lacks what a valid config needs, and fetches what can be, as
+        weights to start from; after `validate`, before any data are read.
       load: the data of a valid config; in memory by default, or with streams (`stream.py`).
       kinds: the kinds that its config chooses from, by which overrides are checked; None: it has none.
     """
@@ -124,13 +123,7 @@ class Recipe:
 class Setup:
     """Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made.
 
-    Attributes:
-      config: the valid config of the run.
-      data: what it trains and evaluates on.
-      plan: its lengths.
-      mesh: its devices.
-      experiment: its model and loss, as the recipe builds them.
-      seed_axis: whether parameters and metrics have the leading axis S. A large model trains alone, and goes without.
+    `seed_axis` says whether parameters and metrics have the leading axis S. A large model trains alone, without it.
     """
 
     def __init__(

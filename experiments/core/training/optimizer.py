@@ -115,11 +115,9 @@ def _schedule(config: ml_collections.ConfigDict, total_steps: int | None) -> flo
         return peak
     steps = config.steps if total_steps is None else total_steps
     require(warmup < steps, "optimizer.warmup_steps", warmup, f"less than the {steps} steps of the run")
-    after: optax.Schedule  # of the steps since the end of warm-up
-    if fields.schedule == "constant":
-        after = optax.constant_schedule(peak)
-    elif fields.schedule == "cosine":
-        after = optax.cosine_decay_schedule(peak, steps - warmup)
-    else:
-        after = optax.linear_schedule(peak, 0.0, steps - warmup)
+    after = {  # of the steps since the end of warm-up
+        "constant": optax.constant_schedule(peak),
+        "cosine": optax.cosine_decay_schedule(peak, steps - warmup),
+        "linear": optax.linear_schedule(peak, 0.0, steps - warmup),
+    }[fields.schedule]
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after

@@ -29,11 +29,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields read here, before the data are."""
     if by_steps(config) == (config.get("epochs") is not None):
         raise UsageError("the length of a run is either config.epochs or config.steps")
-    if not by_steps(config):
-        fields = ["epochs", "checkpoint_every", "accumulate"]
-    else:
-        fields = ["steps", "steps_per_dispatch", "eval_every", "checkpoint_every", "accumulate"]
-    for field in fields:
+    fields = ("steps", "steps_per_dispatch", "eval_every") if by_steps(config) else ("epochs",)
+    for field in (*fields, "checkpoint_every", "accumulate"):
         value = config.get(field, _DEFAULTS.get(field))
         require(is_whole(value) and value > 0, field, value, "positive")
     if by_steps(config):

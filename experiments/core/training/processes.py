@@ -43,10 +43,8 @@ def initialize() -> None:
     if not given and not cluster:
         return
     address, count, index = given or (None, None, None)
-    print(
-        f"process {index} of {count} joins the others at {address}" if given else f"joining the others by {cluster}",
-        flush=True,
-    )
+    joining = f"process {index} of {count} joins the others at {address}"
+    print(joining if given else f"joining the others by {cluster}", flush=True)
     # JAX would only note SIGTERM, which is for `Interrupt` to do, and not before it can be acted on.
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(

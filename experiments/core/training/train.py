@@ -22,11 +22,7 @@ from experiments.core.training.loop import Interrupt, Loop
 from experiments.core.training.program import Program
 
 # Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.
-_RANDOM = {
-    "jax_default_prng_impl": "threefry2x32",
-    "jax_threefry_partitionable": True,
-    "jax_random_seed_offset": 0,
-}
+_RANDOM = {"jax_default_prng_impl": "threefry2x32", "jax_threefry_partitionable": True, "jax_random_seed_offset": 0}
 
 
 def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -36,12 +32,8 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     plan.validate(config)
     optimizer.validate(config)
     require(config.batch_size > 0, "batch_size", config.batch_size, "positive")
-    require_wholes(
-        lambda seeds: 0 < len(seeds) == len(set(seeds)) and min(seeds) >= 0,
-        "seeds",
-        config.seeds,
-        "a tuple of different integers in [0, 2**31)",
-    )
+    differ = "a tuple of different integers in [0, 2**31)"
+    require_wholes(lambda all_: 0 < len(all_) == len(set(all_)) and min(all_) >= 0, "seeds", config.seeds, differ)
     mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
     export.validate(config)

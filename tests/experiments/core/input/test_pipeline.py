@@ -38,7 +38,7 @@ def _config(**fields) -> ml_collections.ConfigDict:
 
 
 def _make(examples, *, seed=3, rows=ROWS, **fields):
-    return pipeline.train_stream(_config(**fields), examples).open(seed, rows)
+    return pipeline.stream(_config(**fields), examples, train=True).open(seed, rows)
 
 
 def _assert_same(one, other):
@@ -111,7 +111,7 @@ def test_seeds_steps_and_rows_draw_anew():
 
 
 def test_evaluation_shows_every_example_once_however_often(examples):
-    stream = pipeline.evaluation_stream(_config(recipe="none"), examples)
+    stream = pipeline.stream(_config(recipe="none"), examples, train=False)
     batches = stream.open(0, np.arange(32))
     for _ in range(2):
         made = [batches.batch(step) for step in range(4)]

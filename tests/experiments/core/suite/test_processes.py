@@ -152,7 +152,7 @@ def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, mon
     monkeypatch.setattr(command, "processors", lambda: [0, 1, 2])
     monkeypatch.setattr(command, "MOST", most)
     asked = []
-    monkeypatch.setattr(runner, "train_all", lambda *given: asked.append(given[-1]) or [])
+    monkeypatch.setattr(runner.Runner, "train", lambda self, jobs: asked.append(jobs) or [])
     runs = [SuiteRun(f"run{number}", BASE) for number in range(5)]
     assert command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=None) == 0
     assert asked == [jobs]
@@ -172,11 +172,11 @@ def test_runs_wait_for_their_candidates_and_for_weights(tmp_path):
     weights = SuiteRun("weights", BASE)
     later = SuiteRun("later", BASE, best_of="rate", weights_of="weights")
     runs = [later, FINAL, *CANDIDATES, weights]
-    made = runner._Runner(SUITE, tmp_path, runs, runs, ["suite"])
-    assert [[run.name for run in wave] for wave in made._waves()] == [
+    made = runner.Runner(SUITE, tmp_path, runs, runs, ["suite"])
+    assert [[run.name for run in wave] for wave in made.waves()] == [
         [*(run.name for run in CANDIDATES), "weights"],
         ["later", "final"],
     ]
     # Of what is not selected nothing is awaited, and a run says what it lacks.
-    alone = runner._Runner(SUITE, tmp_path, runs, [FINAL], ["suite"])
-    assert [[run.name for run in wave] for wave in alone._waves()] == [["final"]]
+    alone = runner.Runner(SUITE, tmp_path, runs, [FINAL], ["suite"])
+    assert [[run.name for run in wave] for wave in alone.waves()] == [["final"]]
