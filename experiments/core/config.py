@@ -140,14 +140,11 @@ def reading(experiment: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, KeyError) as error:
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if not frame.f_globals.get("__name__", "").startswith("ml_collections"):
+        if "ml_collections" not in traceback.extract_tb(error.__traceback__)[-1].filename:
             raise
         name = re.search(r"\w+", str(error))
-        raise UsageError(
-            f"the config has no field {name[0] if name else ''!r}, which experiments.{experiment} reads: "
-            "is it the config of another experiment?"
-        ) from error
+        missing = f"the config has no field {name[0] if name else ''!r}, which experiments.{experiment} reads"
+        raise UsageError(f"{missing}: is it the config of another experiment?") from error
 
 
 def to_json(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -203,7 +200,7 @@ def parse_options(
             raise UsageError(f"{part!r} is not one of OPTION=VALUE, where OPTION is one of " + ", ".join(defaults))
         options[name] = value
     yes_or_no = {name: ("yes", "no") for name, default in defaults.items() if default == "no"}
-    for name, allowed in (dict(choices or {}) | yes_or_no).items():
+    for name, allowed in {**(choices or {}), **yes_or_no}.items():
         if options[name] not in allowed:
             raise UsageError(f"{name}={options[name]} is not allowed: it must be one of " + ", ".join(allowed))
     return options

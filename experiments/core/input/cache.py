@@ -1,7 +1,6 @@
 """Decoded arrays kept on disk: decoding MNIST takes eight seconds, reading it back a tenth of one."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.core.input.stream import Arrays
-from experiments.core.record.files import replacing
+from experiments.core.record.files import lock, replacing
 
 _FORMAT = 4  # to be raised when what `make` returns changes meaning
 
@@ -55,12 +54,8 @@ def one_process(name: str) -> Iterator[None]:
     """Waits until no other process of this machine is in here with this name; where there are no locks, for none."""
     path = directory() / f".{name.replace('/', '-')}.lock"
     with contextlib.ExitStack() as opened:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # The lock goes with the process, however that ends; the file itself means nothing.
-            fcntl.flock(opened.enter_context(path.open("w")), fcntl.LOCK_EX)
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            opened.enter_context(lock(path, wait=True))
         yield
 
 

@@ -91,11 +91,8 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
     arrays = [part.arrays if isinstance(part, InMemory) else {} for part in (train, evaluation)]
     data = Data(arrays[0], arrays[1], source.num_classes, SPLITS[config.split])
     if config.get("input") is not None and config.input.augment_on == "host":
-        return dataclasses.replace(
-            data,
-            train_stream=pipeline.stream(config, train, train=True),
-            evaluation_stream=pipeline.stream(config, evaluation, train=False),
-        )
+        streams = [pipeline.stream(config, part, train=part is train) for part in (train, evaluation)]
+        return dataclasses.replace(data, train_stream=streams[0], evaluation_stream=streams[1])
     if not data.train:
         raise UsageError(
             f"the images of {config.dataset} are read from disk one by one, for they are too large for memory or "

@@ -57,15 +57,9 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are cached. Where they
     differ in size, as ImageNet's do, or take more than 4 GiB, they are decoded as they are asked for.
 
-    Args:
-      name: as TFDS knows it.
-      data_dir: where it is; see `_data_dir` for the default.
-      download: whether to prepare a data set that is not there.
-      label: the feature to classify by, say cifar100's `coarse_label`; a class, or a sequence of classes. Of plain
-        integers, the largest says how many classes there are.
-
-    Raises:
-      UsageError: if the data set cannot be obtained, is not one of labelled images in uint8, or has no such label.
+    The feature `label`, say cifar100's `coarse_label`, is a class, or a sequence of classes; of plain integers, the
+    largest says how many classes there are. Raises `UsageError` if the data set cannot be obtained (`download` prepares
+    what is not in `data_dir`), is not one of labelled images in uint8, or has no such label.
     """
     import tensorflow_datasets as tfds
 
@@ -156,7 +150,7 @@ def _data_dir(name: str, data_dir: str | None) -> str | None:
 
 
 def _builder(name: str, data_dir: str | None, download: bool) -> Any:
-    """A TFDS builder whose data are on disk, in a format that is read here."""
+    """A TFDS builder whose data are on disk."""
     import tensorflow_datasets as tfds
 
     where = data_dir or str(Path.home() / "tensorflow_datasets")

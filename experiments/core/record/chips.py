@@ -83,8 +83,9 @@ def parse(type_: str) -> Slice:
     if several := re.fullmatch(r"([1-9]\d*)x(.+)", type_):
         n, one = int(several[1]), parse(several[2])
         if n > 1 and one.slices == 1 and one.platform == "tpu":
-            together = {"count": n * one.count, "processes": n * one.processes, "slices": n}
-            return dataclasses.replace(one, type=f"{n}x{one.type}", **together)
+            return dataclasses.replace(
+                one, type=f"{n}x{one.type}", count=n * one.count, processes=n * one.processes, slices=n
+            )
     name = SHORT.get(type_, type_)
     family, _, number = name.rpartition("-")
     count = int(number) if re.fullmatch(r"[1-9]\d*", number) else 0

@@ -1,6 +1,7 @@
 """Files that are either wholly written or not there at all, on a local disk or in a bucket (`gs://`)."""
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -9,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 # Buckets are read and written by gcsfs; importing TensorFlow for it would take seconds, in every process.
 os.environ.setdefault("EPATH_USE_TF", "0")
@@ -31,10 +32,7 @@ def is_remote(path: str | Path) -> bool:
 
 
 def absolute(path: str | Path) -> Path:
-    """`path` as an object with the methods of `pathlib.Path`: absolute where it is local, of etils where it is not.
-
-    A `~` in front is the home of the user. Raises `UsageError` for the address of something else.
-    """
+    """`path` with the methods of `pathlib.Path`, absolute, a `~` expanded; `UsageError` for another kind of address."""
     if re.match(r"gs:|\w+://", str(path)) and not re.match(f"{_REMOTE}[^/]", str(path)):
         raise UsageError(f"--workdir={path} is neither a local path nor in a bucket, gs://BUCKET/...")
     return cast(Path, epath.Path(path)) if is_remote(path) else Path(os.path.expanduser(path)).absolute()
@@ -86,6 +84,18 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def lock(path: Path, *, wait: bool) -> TextIO:
+    """Opens and locks a file until it is closed or this process ends; `BlockingIOError` if another has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

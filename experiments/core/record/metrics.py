@@ -29,7 +29,7 @@ from experiments.core.record.files import is_remote, write_atomically
 
 Row = dict[str, Any]
 
-_ADVICE = "put back a copy of it, or train in another --workdir"
+ADVICE = "put back a copy of it, or train in another --workdir"
 
 
 def per_seed(metrics: Mapping[str, Any], diverged: np.ndarray) -> Row:
@@ -59,8 +59,7 @@ def lines(path: Path) -> list[bytes]:
 def read(path: Path, until: float = math.inf) -> list[Row]:
     """The rows of a metrics file up to that of step `until`; what comes after it may be anything.
 
-    Raises:
-      DamagedError: a line holds something else, or its row is of no later step than the one before.
+    Raises `DamagedError` if a line holds something else, or its row is of no later step than the one before.
     """
     rows: list[Row] = []
     for number, line in enumerate(lines(path), start=1):
@@ -71,23 +70,19 @@ def read(path: Path, until: float = math.inf) -> list[Row]:
             row = orjson.loads(line)  # several times faster than json: rows come in millions
             later = row["step"] > last
         except (ValueError, TypeError, KeyError) as error:
-            raise DamagedError(path, f"line {number} is no row", _ADVICE) from error
+            raise DamagedError(path, f"line {number} is no row", ADVICE) from error
         if not later:
-            raise DamagedError(path, f"line {number} is of step {row['step']}, after one of step {last}", _ADVICE)
+            raise DamagedError(path, f"line {number} is of step {row['step']}, after one of step {last}", ADVICE)
         rows.append(row)
     return rows
 
 
 def read_until(path: Path, step: int, config: Mapping[str, Any]) -> list[Row]:
-    """The rows of a run of `config` up to that of `step`.
-
-    Raises:
-      DamagedError: there is no such row, or one before it is missing.
-    """
+    """The rows of a run of `config` up to that of `step`; `DamagedError` if that or one before it is missing."""
     rows = read(path, step)
     require_complete(path, rows, config)
     if not rows or rows[-1]["step"] != step:
-        raise DamagedError(path, f"it has no row of step {step}", _ADVICE)
+        raise DamagedError(path, f"it has no row of step {step}", ADVICE)
     return rows
 
 
@@ -99,13 +94,13 @@ def require_complete(path: Path, rows: Sequence[Row], config: Mapping[str, Any])
         due = min(number * every, total)
         if row[unit] != due:
             how = f"line {number + 1} is of {unit} {row[unit]}, where the row of {unit} {due} has its place"
-            raise DamagedError(path, how, _ADVICE)
+            raise DamagedError(path, how, ADVICE)
 
 
 def require_sha256(path: Path, sha256: Any) -> None:
     """Raises `DamagedError` if the whole file is another, or has been changed."""
     if hashlib.sha256(path.read_bytes() if path.exists() else b"").hexdigest() != sha256:
-        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
+        raise DamagedError(path, "its SHA-256 is not the one in summary.json", ADVICE)
 
 
 def sha256_of(rows: Iterable[Row]) -> str:

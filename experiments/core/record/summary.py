@@ -28,9 +28,8 @@ def summarize(seeds: list[int], row: Row) -> dict[str, Any]:
     """The contents of summary.json: intervals are half widths, errors are in percent."""
 
     def intervals(values: Any) -> Any:
-        if isinstance(values, dict):
-            return {name: intervals(value) for name, value in values.items()}
-        return interval(values)
+        nested = isinstance(values, dict)
+        return {name: intervals(value) for name, value in values.items()} if nested else interval(values)
 
     result = {
         "state": "done",

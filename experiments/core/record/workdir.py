@@ -10,11 +10,10 @@ summary.json        written last: its presence means that the run is done
 damaged-checkpoint-STEP/   one that is not as it was saved, and was passed over
 """
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import ml_collections
 
@@ -22,10 +21,9 @@ from experiments.core import config as config_lib
 from experiments.core.errors import DamagedError, UsageError
 from experiments.core.record import metrics
 from experiments.core.record.environment import describe
-from experiments.core.record.files import absolute, is_remote, reaching, read_object, write_json
+from experiments.core.record.files import absolute, is_remote, lock, reaching, read_object, write_json
 
 _AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
-_ADVICE = "put back a copy of it, or train in another --workdir"
 
 
 class Workdir:
@@ -43,12 +41,9 @@ class Workdir:
         self.tensorboard = self.path / "tensorboard"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
-        """Checks that a run of `config` can begin or go on in the directory.
+        """Raises `UsageError` unless a run of `config` can begin or go on in the directory, on whatever devices.
 
-        Fields in `COMPUTED_HOW` may be others: a run may go on elsewhere, on fewer devices or more.
-
-        Raises:
-          UsageError: it holds the run of another config or damaged files, or it is in a bucket that cannot be read.
+        Not so where it holds the run of another config or damaged files, or is in a bucket that cannot be read.
         """
         with reaching(self.path):
             if not self.config.exists():
@@ -56,7 +51,7 @@ class Workdir:
                 if self.metrics.exists() or self.checkpoints.exists():
                     raise UsageError(f"--workdir={self.path} holds a run without its config.json")
                 return
-            saved = read_object(self.config, _ADVICE)
+            saved = read_object(self.config, metrics.ADVICE)
             if different := config_lib.differences_of_runs(saved, config_lib.to_json(config)):
                 raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}")
             self._launches()
@@ -76,40 +71,32 @@ class Workdir:
 
     def _launches(self) -> dict[str, Any] | None:
         """The records of all launches; None before the first."""
-        return read_object(self.environment, _ADVICE) if self.environment.exists() else None
+        return read_object(self.environment, metrics.ADVICE) if self.environment.exists() else None
 
     @contextmanager
     def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
         """Makes the directory this config's, if it is not yet, and keeps other processes out (a bucket has no locks).
 
-        Raises:
-          UsageError: if it holds the run of another config, or one still under way.
+        Raises `UsageError` if it holds the run of another config, or one still under way.
         """
-        with nullcontext() if is_remote(self.path) else self._locked():
+        with nullcontext() if is_remote(self.path) else self._lock():
             self.check(config)
             with reaching(self.path):
                 if not self.config.exists():
                     write_json(self.config, config_lib.to_json(config))
             yield
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> TextIO:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / ".lock").open("w")
+            return lock(self.path / ".lock", wait=False)
+        except BlockingIOError as error:
+            raise UsageError(f"--workdir={self.path} is in use by another process") from error
         except OSError as error:
             raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
-        with lock:
-            try:
-                # The lock goes with the process, however that ends; the file itself means nothing.
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise UsageError(f"--workdir={self.path} is in use by another process") from error
-            yield
 
     def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
         """Adds this launch to those recorded, the first at the top, resumptions below it; returns its record."""
         now, first = describe(command), self._launches()
-        earlier = first | {"resumed": [*first["resumed"], now]} if first else None
+        earlier = first | {"resumed": [*first.get("resumed", ()), now]} if first else None
         write_json(self.environment, earlier or {"experiment": experiment} | now | {"resumed": []})
         return now

@@ -1,6 +1,6 @@
 """Choosing hyper-parameters on validation: the lowest mean of a metric over seeds."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,6 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.suite.plan import Fields, Suite, SuiteRun
 
 Choice = dict[str, Any]
-
-_IF_DIVERGED = 100.0  # percent of error or loss: behind whatever ends
 
 
 def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choice]:
@@ -29,35 +27,25 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choic
         if run.candidate_for:
             candidates.setdefault(run.candidate_for, []).append(run)
     choices: dict[str, Choice] = {}
-    for name, rivals in candidates.items():
-        choices[name] = _decide(suite, out, rivals, candidates, choices)
+    for choice, rivals in candidates.items():
+        measured, missing = [], []
+        for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
+            missing += choices[name]["missing"]
+            won = next((run for run in candidates[name] if run.name == choices[name]["chosen"]), None)
+            if won is not None and all(_but_setting(won) == _but_setting(run) for run in rivals):
+                measured += [entry for entry in choices[name]["candidates"] if entry["run"] == won.name]
+        for run in rivals:
+            earlier = choices[run.best_of]["setting"] or {} if run.best_of else {}
+            measured.append(_measure(suite, out, run, {**earlier, **run.setting}))
+        finished = [entry for entry in measured if entry["mean"] is not None]
+        best = min(finished, key=lambda entry: entry["mean"], default=None)
+        choices[choice] = {
+            "chosen": best["run"] if best else None,
+            "setting": best["setting"] if best else None,
+            "missing": [*missing, *(entry["run"] for entry in measured if entry["mean"] is None)],
+            "candidates": measured,
+        }
     return choices
-
-
-def _decide(
-    suite: Suite,
-    out: Path,
-    rivals: Sequence[SuiteRun],
-    candidates: Mapping[str, Sequence[SuiteRun]],
-    choices: Mapping[str, Choice],
-) -> Choice:
-    measured, missing = [], []
-    for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
-        missing += choices[name]["missing"]
-        won = next((run for run in candidates[name] if run.name == choices[name]["chosen"]), None)
-        if won is not None and all(_but_setting(won) == _but_setting(run) for run in rivals):
-            measured += [entry for entry in choices[name]["candidates"] if entry["run"] == won.name]
-    for run in rivals:
-        earlier = choices[run.best_of]["setting"] or {} if run.best_of else {}
-        measured.append(_measure(suite, out, run, {**earlier, **run.setting}))
-    finished = [entry for entry in measured if entry["mean"] is not None]
-    best = min(finished, key=lambda entry: entry["mean"], default=None)
-    return {
-        "chosen": best["run"] if best else None,
-        "setting": best["setting"] if best else None,
-        "missing": [*missing, *(entry["run"] for entry in measured if entry["mean"] is None)],
-        "candidates": measured,
-    }
 
 
 def _but_setting(run: SuiteRun) -> tuple[str, dict[str, Any], str | None]:
@@ -73,5 +61,5 @@ def _measure(suite: Suite, out: Path, run: SuiteRun, setting: Fields) -> dict[st
         workdir.check(suite.config(run, out, setting))
     except (OSError, KeyError, UsageError):  # what is damaged, or another, is said where the run has its turn
         return entry
-    counted = [_IF_DIVERGED if value is None else value for value in values]
+    counted = [100.0 if value is None else value for value in values]
     return entry | {"per_seed": values, "mean": float(np.mean(counted))}

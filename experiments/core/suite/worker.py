@@ -51,8 +51,7 @@ class Job(NamedTuple):
 def attempt(job: Job) -> float | str:
     """Trains a run, and prints now and then how far it is; the seconds that it took, or in a line why it failed.
 
-    Raises:
-      Stopped: at SIGTERM or SIGINT; what was trained is saved.
+    Raises `Stopped` at SIGTERM or SIGINT, once what was trained is saved.
     """
     recipe = importlib.import_module(f"experiments.{job.experiment}.experiment").RECIPE
     start, workdir = time.monotonic(), Workdir(job.path)

@@ -37,8 +37,7 @@ class Checkpoints:
             max_to_keep=2,
             enable_async_checkpointing=False,
             cleanup_tmp_directories=True,
-            # To delete an older checkpoint that is damaged its name is enough.
-            lightweight_initialize=True,
+            lightweight_initialize=True,  # to delete an older checkpoint that is damaged its name is enough
         )
         self._directory, self._config = directory, config
         self._manager = ocp.CheckpointManager(directory, options=options)

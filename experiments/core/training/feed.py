@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments.core.input.stream import Arrays, Stream, step_indices
+from experiments.core.input.stream import Arrays, Stream, batch_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
 
@@ -61,7 +61,9 @@ class Resident:
 
     def chunk(self, first_step: int) -> jax.Array:
         """The indices of a call."""
-        indices = np.stack([step_indices(seed, first_step, *self._size) for seed in self._setup.config.seeds])
+        (num_steps, *size), seeds = self._size, self._setup.config.seeds
+        steps = range(first_step, first_step + num_steps)
+        indices = np.stack([[batch_indices(seed, step, *size) for step in steps] for seed in seeds])
         return mesh_lib.put(indices if self._setup.seed_axis else indices[0], self._sharding)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import ml_collections
 from experiments.core.config import is_whole, require
 from experiments.core.errors import UsageError
 
-_DEFAULTS = {"steps_per_dispatch": 1, "accumulate": 1}
+_ONE = ("steps_per_dispatch", "accumulate")  # fields that are 1 where they are left out
 
 
 def by_steps(config: ml_collections.ConfigDict) -> bool:
@@ -31,10 +31,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
         raise UsageError("the length of a run is either config.epochs or config.steps")
     fields = ("steps", "steps_per_dispatch", "eval_every") if by_steps(config) else ("epochs",)
     for field in (*fields, "checkpoint_every", "accumulate"):
-        value = config.get(field, _DEFAULTS.get(field))
+        value = config.get(field, 1 if field in _ONE else None)
         require(is_whole(value) and value > 0, field, value, "positive")
     if by_steps(config):
-        at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
+        at_once = config.get("steps_per_dispatch", 1)
         for field in ("steps", "eval_every", "checkpoint_every"):
             require(config[field] % at_once == 0, field, config[field], f"a multiple of steps_per_dispatch={at_once}")
 
@@ -61,7 +61,7 @@ class Plan:
             allowed = f"at most {largest}: steps are counted in 31 bits"
             require(config.epochs <= largest, "epochs", config.epochs, allowed)
             return Plan(epoch, config.epochs * epoch, epoch, epoch, config.checkpoint_every * epoch, "epoch")
-        at_once = config.get("steps_per_dispatch", _DEFAULTS["steps_per_dispatch"])
+        at_once = config.get("steps_per_dispatch", 1)
         return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")
 
     def is_row(self, step: int) -> bool:

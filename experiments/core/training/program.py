@@ -38,8 +38,7 @@ class Program:
 
     def trace_train(self) -> Traced:
         """The train step, `train(state, seeds, examples, chunk, first_step) -> state, metrics`; it takes the state."""
-        setup = self.setup
-        accumulate = setup.config.get("accumulate", 1)
+        setup, accumulate = self.setup, self.setup.config.get("accumulate", 1)
         train = step.make_train(setup.experiment, setup.plan.total_steps, self.feed.take, accumulate)
         shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere
         with jax.set_mesh(setup.mesh):

@@ -89,9 +89,7 @@ class MetricsSinceRow:
 
     def means(self) -> Metrics:
         """Means over the steps [S]; NaN where there are none."""
-        return jax.tree.map(
-            lambda values: values.mean(axis=1) if values.size else np.full(len(values), np.nan), self.metrics
-        )
+        return jax.tree.map(lambda each: each.mean(axis=1) if each.size else np.full(len(each), np.nan), self.metrics)
 
     def to_json(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps; as decimals, float32 come back unchanged."""
