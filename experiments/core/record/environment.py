@@ -14,8 +14,8 @@ from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[3]
 SHIPPED = "COMMIT"  # a file in the root
-_PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "tensorflow-datasets", "grain", "pillow")
-_PACKAGES += ("ml-collections", "numpy")
+_PACKAGES: tuple[str, ...] = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "tensorflow-datasets", "grain")
+_PACKAGES += ("pillow", "ml-collections", "numpy")
 # Options of JAX, and variables of XLA and below if set, that change numbers beside the code and the config.
 _OPTIONS = ("jax_default_matmul_precision", "jax_enable_x64", "jax_default_prng_impl", "jax_threefry_partitionable")
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "JAX_NUMPY_DTYPE_PROMOTION")

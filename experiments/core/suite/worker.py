@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
@@ -67,7 +67,7 @@ def attempt(job: Job) -> float | str:
         jax.clear_caches()  # no two runs share a compiled function, and dozens of them fill the memory
 
 
-def attempts(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, float | str]]:
+def attempts(jobs: Sequence[Job], processes: int) -> Generator[tuple[Job, float | str]]:
     """Trains runs that wait for none of each other; yields the outcome of each, as `attempt` has it, at its end.
 
     Each of several threads has a process of its own with a share of the processors, so that a process that dies costs
