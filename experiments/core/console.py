@@ -3,6 +3,7 @@
 import datetime
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -41,12 +42,12 @@ def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
 
 
 def pace(done: float, total: float, seconds: float) -> str:
-    """Says after so many seconds of `done` of `total` things `12.3 a second, 0:00:41 left`, or `2.5 s each, ...`."""
+    """Says after so many seconds of `done` of `total` things `12.3 a second, 0:41 left`, or `2.5 s each, ...`."""
     each = max(seconds, 1e-9) / done
     speed = f"{each:.3g} s each" if each > 1 else f"{1 / each:.3g} a second"
     return f"{speed}, {clock(each * (total - done))} left"
 
 
 def clock(seconds: float) -> str:
-    """`0:00:41`."""
-    return str(datetime.timedelta(seconds=round(seconds)))
+    """`0:41`, or `1:02:03` from an hour on."""
+    return re.sub("^0:0?", "", str(datetime.timedelta(seconds=round(seconds))))

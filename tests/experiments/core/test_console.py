@@ -57,6 +57,6 @@ def test_what_a_terminal_would_obey_is_written_as_an_escape():
 
 
 def test_rate_and_time_left():
-    assert pace(10, 30, 4.0) == "2.5 a second, 0:00:08 left"
+    assert pace(10, 30, 4.0) == "2.5 a second, 0:08 left"
     assert pace(1, 1000, 7.5) == "7.5 s each, 2:04:52 left"
-    assert [clock(seconds) for seconds in (0, 59.7, 3599.6, 3661)] == ["0:00:00", "0:01:00", "1:00:00", "1:01:01"]
+    assert [clock(seconds) for seconds in (0, 59.7, 3599.6, 3661)] == ["0:00", "1:00", "1:00:00", "1:01:01"]

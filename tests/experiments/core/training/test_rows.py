@@ -58,7 +58,7 @@ def test_time_left_counts_from_where_this_launch_began(clock, capsys):
     progress.reached(302)  # too soon after the last line
     assert capsys.readouterr().out.splitlines() == [
         "step  200/1000  train_loss -  error 1.5  1 of 3 seeds diverged",
-        "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  1.11 a second, 0:10:30 left",
+        "step  300/1000  train_loss 3  error 1.5  1 of 3 seeds diverged  1.11 a second, 10:30 left",
         "step  301/1000  44.6 s each, 8:39:04 left",
     ]
 
