@@ -43,7 +43,7 @@ def load(argument: str) -> ml_collections.ConfigDict:
 
 
 def namespace(path: str) -> dict[str, Any]:
-    """What a config file, which is run and may raise anything, defines."""
+    """Runs a config file, which may raise anything; returns all that it defines."""
     if not Path(path).is_file():
         raise UsageError(f"--config={path}: there is no such file")
     return runpy.run_path(path)

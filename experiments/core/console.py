@@ -17,7 +17,7 @@ UNREAD = 128 + signal.SIGPIPE  # the exit status of whatever prints to nobody, a
 def run(main: Callable[[Sequence[str]], int]) -> NoReturn:
     """Runs a command on the arguments of this process, and ends the process with its exit status.
 
-    Characters that the encoding of the output lacks are written as escapes. Where nobody reads any more, as after
+    Characters that the encoding of the output lacks are written as escapes. If nobody reads any more, as after
     `| head`, the command ends at the next thing that it prints, with the status UNREAD.
     """
     for stream in (sys.stdout, sys.stderr):

@@ -19,7 +19,7 @@ class Data:
     """Images [N, H, W, C] in uint8, or features [N, ...] of them in floats, and labels, to train and to evaluate on.
 
     Labels are classes [N] in int32, or where images have several each, multi-hot vectors [N, num_classes] in uint8.
-    Where there is a stream, it takes the place of the arrays, which may then be empty.
+    A stream takes the place of the arrays, which may then be empty.
     """
 
     train: Arrays

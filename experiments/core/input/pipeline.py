@@ -10,8 +10,8 @@ config.input.recipe          on the host inception, big_vision or none (`images.
 Which examples make up a batch (`stream.py`), in which order, and how each is augmented are functions of the seed, the
 step and the row of the batch alone: nothing is saved, and a run resumes at any step on any machines.
 
-Work is handed out in pieces of a batch. What workers have ready, up to twice `prefetch` batches, lies in /dev/shm: a
-container must be given as much (at 384 pixels 226 MB for a batch of 512).
+Work is handed out in pieces of a batch. Up to twice `prefetch` batches that are ready lie in /dev/shm: a container must
+be given as much (at 384 pixels 226 MB for a batch of 512).
 """
 
 import dataclasses

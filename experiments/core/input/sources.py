@@ -19,7 +19,7 @@ from experiments.core.input.stream import Arrays
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
-# Of data sets with the split `full` alone: how many of the first images test, those that big_vision holds out.
+# How many of the first images test in data sets with the split `full` alone: those that big_vision holds out.
 _HELD_OUT = {"imagenet21k": 51_200}
 
 
@@ -54,8 +54,8 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     """Reads a TFDS image classification data set with splits `train` and `test` (of others, see above).
 
     It is read without TensorFlow, in the format array_record or tfrecord; only a first download needs TensorFlow, since
-    TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are cached. Where they
-    differ in size, as ImageNet's do, or take more than 4 GiB, they are decoded as they are asked for.
+    TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are cached. Those that
+    differ in size, as ImageNet's do, or take more than 4 GiB, are decoded as they are asked for.
 
     The feature `label`, say cifar100's `coarse_label`, is a class, or a sequence of classes; of plain integers, the
     largest says how many classes there are. Raises `UsageError` if the data set cannot be obtained (`download` prepares

@@ -41,9 +41,9 @@ class Workdir:
         self.tensorboard = self.path / "tensorboard"
 
     def check(self, config: ml_collections.ConfigDict) -> None:
-        """Raises `UsageError` unless a run of `config` can begin or go on in the directory, on whatever devices.
+        """Checks that a run of `config` can begin or go on in the directory, on whatever devices.
 
-        Not so where it holds the run of another config or damaged files, or is in a bucket that cannot be read.
+        Raises `UsageError` if it holds the run of another config or damaged files, or is a bucket that cannot be read.
         """
         with reaching(self.path):
             if not self.config.exists():

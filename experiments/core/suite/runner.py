@@ -64,7 +64,7 @@ class Runner:
             waiting = {name: run for name, run in waiting.items() if name not in ready}
 
     def _job(self, run: SuiteRun, choices: dict[str, Choice]) -> Job | None:
-        """What is to be trained; None if the run is done already or cannot begin, which is printed."""
+        """The job of a run; None if it is done already or cannot begin, which is printed."""
         try:
             setting = dict(run.setting)
             if run.best_of is not None:

@@ -41,7 +41,7 @@ class Interrupt:
     """While entered, the first SIGTERM, SIGINT or SIGHUP is only noted; a second SIGTERM or SIGINT acts as usual.
 
     orbax and JAX leave these signals alone (of several processes, `processes.py` sees to it), so that without this a
-    preempted run would lose what it did since the last checkpoint. What is ignored, as SIGHUP by nohup, stays so.
+    preempted run would lose what it did since the last checkpoint. Ignored signals, as SIGHUP by nohup, stay so.
     SIGHUP comes twice when a terminal is closed, from it and from its shell: further ones change nothing.
     """
 
@@ -65,7 +65,7 @@ class Interrupt:
             print(printable(line), flush=True)
         except OSError:
             self.received = self.received or "a closed output"
-            # What is still to be printed, some of it when Python ends, goes nowhere.
+            # All that is still to be printed, some of it when Python ends, goes nowhere.
             with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
                 os.dup2(nowhere.fileno(), sys.stdout.fileno())
 

@@ -136,7 +136,7 @@ def state_shardings(mesh: Mesh, state: Any, leading: int = 0) -> Any:
     """Places the leaves of `state` (arrays or their shapes), after `leading` axes of seeds.
 
     An array is divided along its largest axis that `fsdp` divides, and is whole on every device if there is none or if
-    it is small; an array of experts is divided by `expert` first. What an optimizer keeps for a parameter lies with it.
+    it is small; an array of experts is divided by `expert` first. An optimizer's part for a parameter lies with it.
     """
 
     def sharding(path: Any, leaf: Any) -> NamedSharding:

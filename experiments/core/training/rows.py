@@ -1,7 +1,7 @@
 """The rows of a run: what is collected between two, what each contains, and the line of progress made of it.
 
-What an experiment's probe finds (`Experiment.probe`), boolean arrays [S, ...] by name on the host, is kept from row to
-row, in checkpoints too.
+The findings of `Experiment.probe`, boolean arrays [S, ...] by name on the host, are kept from row to row, in
+checkpoints too.
 """
 
 import time
