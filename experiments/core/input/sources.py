@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import os
+import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from experiments.core.config import require, require_one_of
+from experiments.core.console import pace
 from experiments.core.errors import DamagedError, UsageError, first_line
 from experiments.core.input import cache
 from experiments.core.input.examples import Examples, InMemory, Label, OnDisk, decode, open_split
 from experiments.core.input.stream import Arrays
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
+_PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 # How many of the first images test in data sets with the split `full` alone: those that big_vision holds out.
@@ -125,7 +128,9 @@ def _in_memory(name: str, builder: Any, splits: Sequence[Any], label: Label) -> 
 def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arrays:
     arrays: Arrays = {}
     shape = builder.info.features["image"].shape
-    print(f"decoding {sum(split.num_examples for split in splits)} images of {name}, once", flush=True)
+    done, total = 0, sum(split.num_examples for split in splits)
+    start = last = time.monotonic()
+    print(f"decoding {total} images of {name}, once", flush=True)
     for split in splits:
         source = open_split(builder, split.name)
         image = arrays[f"{split.name}_image"] = np.empty((len(source), *shape), np.uint8)
@@ -139,6 +144,10 @@ def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arr
                 raise UsageError(f"image {i} of {name}'s split {split.name} is {pixels.shape}: it must be {shape}")
             image[i] = pixels
             target[i] = label.encode(example[label.feature]) if label.several else example[label.feature]
+            done, now = done + 1, time.monotonic()
+            if now - last >= _PATIENCE:
+                print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
+                last = now
     return arrays
 
 
