@@ -50,7 +50,7 @@ class Gke(Platform):
         options, console = self._options, self._console
         name = f"{training.experiment.replace('_', '-').lower()[:19]}-{training.digest}"  # of 28 characters, at most
         workload = [f"--workload={name}", *self._place]
-        logs = shlex.join(["kubectl", "logs", f"--selector=xpk.google.com/workload={name}", "--tail=-1", "--prefix"])
+        logs = f"kubectl logs --selector=xpk.google.com/workload={name} --tail=500 --max-log-requests=100"
         if not console.dry_run and self._wait(name) is not None:
             if state.read(training).word == state.DONE:
                 return
