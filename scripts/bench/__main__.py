@@ -5,7 +5,7 @@ processes of their own. Cases that the record has of the same code, packages, ma
 a command that was stopped goes on where it was; contestants that fail are recorded with the reason, and cost themselves
 alone. About 40 minutes on two cores. With ``--device`` what a GPU or TPU is worth timing, in its sizes: no case takes
 more than ten minutes, and with ``--minutes`` none is begun that could end later. With ``--small`` everything in tiny
-sizes, to see on any machine that it works: kept nowhere, unless ``--results`` says where.
+sizes, to see that it works: kept nowhere, unless ``--results`` says where.
 """
 
 from __future__ import annotations

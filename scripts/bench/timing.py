@@ -101,7 +101,7 @@ class Contest:
         return calls
 
     def time(self, calls: Mapping[str, Callable[[], Any]], budget: Budget) -> dict[str, Summary]:
-        """Times functions that have been called before (and are compiled), in rounds.
+        """Times functions that have been called before, in rounds; returns summaries of those that do not fail.
 
         A slow function gets fewer turns than a fast one, spread evenly over all rounds. The order within a round is
         shuffled. A function that takes under 50 ms is called five times a turn, and the first call, which finds the
@@ -109,9 +109,6 @@ class Contest:
 
         Accelerators have queues: there a ``Call`` is timed by queues of about 5 ms, so that to begin one, which may
         take longer than its work, overlaps with the work of those before.
-
-        Returns:
-          Summaries of those that did not fail.
         """
         rng, share = np.random.default_rng(0), budget.seconds / max(1, len(calls))
         plans = {}

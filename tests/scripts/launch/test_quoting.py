@@ -90,15 +90,6 @@ def test_through_the_batch_script(home):
     assert found == ["--label", "--kill-on-bad-exit=1", *command[script + 1 :]]
 
 
-def test_as_printed_by_a_dry_run(home):
-    run = training()
-    lines = []
-    console = Console(dry_run=True)
-    console.say = lines.append
-    console.ask([str(home / ".venv" / "bin" / "python"), *run.command()])
-    assert arrived(["bash", "-c", lines[0]], home) == run.command()
-
-
 def test_shell_scripts_are_sound():
     scripts = [str(path) for path in (ROOT / "scripts").rglob("*.sh")]
     assert len(scripts) >= 2
