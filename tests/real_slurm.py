@@ -135,7 +135,7 @@ def test_a_run_is_done(directory):
 def test_a_mistake_is_not_tried_again(directory):
     workdir = directory / "mistake"
     ((status, out, _),) = ended([launcher(workdir, "--config.p=9.0", options=["--no_check"])], PATIENCE)
-    assert "FAILED: job: exit status 2: error: config.p=9.0 is not allowed" in out
+    assert "FAILED: job: exit status 2: 0: error: config.p=9.0 is not allowed" in out
     assert status == 2
     assert (workdir / "logs" / "job.log").read_text().count("Submitted batch job") == 1
 
@@ -149,7 +149,7 @@ def test_a_job_goes_on_without_its_launcher(directory):
     process.send_signal(signal.SIGTERM)
     ((status, out, _),) = ended([process], PATIENCE)
     assert "or go on if they are submitted" in out
-    assert re.search(r"(?m)^mnist_pruning +running ", out)
+    assert re.search(r"(?m)^mnist_pruning +submitted ", out)
     assert status == 0
     ((status, out, _),) = ended([launcher(workdir, *overrides)], PATIENCE)
     assert re.search(r"(?m)^mnist_pruning +done +epoch 400/400$", out)

@@ -20,14 +20,11 @@ from scripts.bench.timing import Call, why
 FORWARD = "forward"
 BOTH = "forward+backward"
 MODES = (FORWARD, BOTH)
-TOP_K = "lax.top_k"
-"""The baseline: the plain call, which returns values and indices."""
+TOP_K = "lax.top_k"  # the baseline: the plain call, which returns values and indices
 BOX_SECTION = "jaxopt box section"
 EXPONENTS = {"2": 2.0, "4/3": 4 / 3}
-_CHECKED = 20_000
-"""Entries compared with a reference, at least one row."""
-_CLOSE = 1e-6
-"""Distance from 0 or 1 within which an entry counts as selected not at all, or wholly."""
+_CHECKED = 20_000  # entries compared with a reference, at least one row
+_CLOSE = 1e-6  # distance from 0 or 1 within which an entry counts as selected not at all, or wholly
 
 Calls = dict[str, Callable[[], Any]]  # by mode
 Function = Callable[..., Any]  # of `x` and `k`
@@ -63,33 +60,25 @@ def draw(shape: Shape) -> Inputs:
 class Contestant:
     """A function that is timed.
 
-    Attributes:
-      name: unique.
-      reference: gives the output that it should have, from ``x`` and ``k``.
-      prepare: from inputs to a function without arguments for each mode it can be timed in. It returns when its result
-        is there: the output under ``FORWARD``, the gradient with respect to ``x`` under ``BOTH`` (which also computes
-        the weighted sum of the outputs), the one to be checked last if several.
-      tolerance: largest error of an output entry, and relative error of the gradient, with which it is still timed;
-        None for a method that is inexact by design.
-      limit: number of entries ``batch * n`` above which it is skipped.
-      is_mask: whether the outputs of a row sum to ``k``.
-      settle: seconds to wait, untimed, after its turn, until its threads sleep.
+    ``prepare`` takes inputs to a function without arguments for each mode it can be timed in. It returns when its
+    result is there: the output under ``FORWARD``, the gradient with respect to ``x`` under ``BOTH`` (which also
+    computes the weighted sum of the outputs), the one to be checked last if several.
     """
 
     name: str
-    reference: Function
+    reference: Function  # gives the output that it should have, from `x` and `k`
     prepare: Callable[[Inputs], Calls]
+    # Largest error of an output entry, and relative error of the gradient; None for a method that is inexact by design.
     tolerance: tuple[float, float] | None = (1e-4, 1e-3)
-    limit: int | None = None
-    is_mask: bool = True
-    settle: float = 0.0
+    limit: float = np.inf  # entries above which it is skipped
+    is_mask: bool = True  # the outputs of a row sum to k
 
     def errors(self, inputs: Inputs, results: Mapping[str, Any]) -> dict[str, float]:
         """Compares results by mode with the reference in float64, on rows spread over the batch.
 
         Returns:
-          ``max_abs_error`` of an output entry, ``relative_gradient_error``, the norm of the gradient's error over the
-          norm of the gradient, and of masks ``relative_sum_error``, ``|sum - k| / k`` of the worst row.
+          ``max_abs_error`` of an output entry, ``relative_gradient_error``, in norms, and of masks
+          ``relative_sum_error``, ``|sum - k| / k`` of the worst row.
 
         Raises:
           ValueError: one of the first two is above the tolerance, or no number.
@@ -113,10 +102,7 @@ class Contestant:
 
 
 def expected(reference: Function, x: np.ndarray, k: int, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Output of the reference on rows ``x`` in float64, and gradient of its sum weighted by ``weights``.
-
-    The operators are references themselves: the tests hold them in float64 to an oracle that shares no code with them.
-    """
+    """Output of a reference, which tests hold to an oracle, on rows in float64, and gradient of its weighted sum."""
     with jax.enable_x64(True):
         apply = functools.partial(reference, k=k)
         gradient = jax.jit(jax.grad(functools.partial(weighted_sum, apply)))
@@ -143,24 +129,16 @@ def weighted_sum(function: Function, x: Array, weights: Array) -> Array:
     return jnp.sum(y * weights[..., : y.shape[-1]])
 
 
-def jax_calls(
-    function: Function, inputs: Inputs, differentiable: bool = True, gradient: Callable[..., Any] | None = None
-) -> Calls:
-    """Both modes of a function of ``x`` and ``k``, compiled as a whole.
-
-    Args:
-      function: from ``x`` to the output, or to a tuple with the output last.
-      inputs: what it is called on.
-      differentiable: whether there is a gradient worth timing.
-      gradient: from ``x`` and ``weights`` to value and gradient of the weighted sum, where the default will not do.
-    """
+def jax_calls(function: Function, inputs: Inputs, gradient: Callable[..., Any] | None = None) -> Calls:
+    """Both modes of a function of ``x`` and ``k``; ``gradient`` replaces value and gradient of the weighted sum."""
     x, weights = jnp.asarray(inputs.x), jnp.asarray(inputs.weights)
     apply = functools.partial(function, k=inputs.shape.k)
-    calls: Calls = {FORWARD: Call(functools.partial(jax.jit(apply), x))}
-    if differentiable:
-        both = jax.jit(gradient or jax.value_and_grad(functools.partial(weighted_sum, apply)))
-        calls[BOTH] = Call(functools.partial(both, x, weights))
-    return calls
+    both = jax.jit(gradient or jax.value_and_grad(functools.partial(weighted_sum, apply)))
+    return {FORWARD: Call(functools.partial(jax.jit(apply), x)), BOTH: Call(functools.partial(both, x, weights))}
+
+
+def _without_gradient(function: Function, inputs: Inputs) -> Calls:
+    return {FORWARD: jax_calls(function, inputs)[FORWARD]}
 
 
 def operators(lams: Sequence[float]) -> dict[str, Function]:
@@ -176,17 +154,10 @@ def operators(lams: Sequence[float]) -> dict[str, Function]:
 
 def contestants(lams: Sequence[float]) -> Iterator[Contestant]:
     """The operators, and what JAX offers; masks that are constant almost everywhere have no gradient to time."""
-    for name, function in operators(lams).items():
+    for name, function in (operators(lams) | {TOP_K: _top_k, "jnp.sort": lambda x, k: jnp.sort(x)}).items():
         yield Contestant(name, function, functools.partial(jax_calls, function), is_mask="mask" in name)
     for name, function in (("hard_topk_mask", ops.hard_topk_mask), ("lax.top_k mask", _top_k_mask)):
-        yield Contestant(name, _top_k_mask, functools.partial(jax_calls, function, differentiable=False))
-    yield Contestant(TOP_K, _top_k, functools.partial(jax_calls, _top_k), is_mask=False)
-    yield Contestant("jnp.sort", _sort, functools.partial(jax_calls, _sort), is_mask=False)
-
-
-def _sort(x: Array, k: int) -> Array:
-    del k
-    return jnp.sort(x)
+        yield Contestant(name, _top_k_mask, functools.partial(_without_gradient, function))
 
 
 def _top_k(x: Array, k: int) -> tuple[Array, Array]:
@@ -201,11 +172,7 @@ def _top_k_mask(x: Array, k: int) -> Array:
 
 
 def peers() -> tuple[list[Contestant], dict[str, str]]:
-    """Imports other people's packages.
-
-    Returns:
-      The contestants that can run, and by package the reason why others cannot.
-    """
+    """Other people's contestants that can run, and by package the reason why others cannot."""
     found, missing = [], {}
     for name, load in _PEERS.items():
         try:
@@ -255,15 +222,15 @@ def _entmax() -> Contestant:
     """The projection by bisection in PyTorch."""
     from entmax import budget_bisect
 
-    # Measured: several seconds a call at 1e7. Its OpenMP threads go on spinning for a moment after a call.
+    # Measured: several seconds a call at 1e7.
     prepare = functools.partial(_torch_calls, lambda x, k: budget_bisect(x, budget=float(k), dim=-1), _torch())
-    return Contestant("entmax budget_bisect", _projected, prepare, limit=6_000_000, settle=0.01)
+    return Contestant("entmax budget_bisect", _projected, prepare, limit=6_000_000)
 
 
 def _torch_topk() -> Contestant:
     torch = _torch()
     prepare = functools.partial(_torch_calls, lambda x, k: torch.topk(x, k, dim=-1).values, torch)
-    return Contestant("torch.topk", _top_k, prepare, is_mask=False, settle=0.01)
+    return Contestant("torch.topk", _top_k, prepare, is_mask=False)
 
 
 def _torch() -> Any:

@@ -1,8 +1,7 @@
 """The sections ``isotonic`` and ``exactness``: what each way to the relaxed top-k mask costs, and how exact it is.
 
-Times of the mask of one long row, from scores to mask, by PAV and by Dykstra's algorithm (which both need the scores
-sorted, and their order undone), and by the scalar equation, beside what JAX offers to select and to sort; and errors
-over ``lam``, which no load on the machine changes. Figure 4 of the paper is drawn from both.
+Times of the mask of one long row by PAV and by Dykstra's algorithm (with the sort that both need) and by the scalar
+equation, beside what JAX offers to select and to sort; and errors over ``lam``. Figure 4 is drawn from both.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ import ops
 from ops import isotonic
 from scripts.bench.contestants import Shape, draw
 from scripts.bench.process import Case, Found, Group
-from scripts.bench.timing import Budget, Call, Contest
+from scripts.bench.timing import Budget, Contest
 
 SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
-_LONGEST = 10**5
-"""Entries of a row above which the isotonic solvers are left out."""
+_LONGEST = 10**5  # entries of a row above which the isotonic solvers are left out
 _ROUTER = Shape(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
 
 SOLVERS: dict[str, Callable[[], Any]] = {
@@ -42,9 +40,8 @@ def times(scale: str) -> Group:
     """A case for each size."""
     sizes = {"small": [200], "cpu": SIZES, "device": SIZES[:6]}[scale]  # PAV goes entry by entry, slowly on a device
     seconds = 0.2 if scale == "small" else 8.0
-    budget = Budget(seconds, fewest=5, most=400)
     settings = {"sizes": sizes, "lam": _TIMED_LAM, "seconds": seconds, "p": 2.0, "seed": 0}
-    return Group(settings, [Case(str(n), functools.partial(measure_times, shape_of(n), budget), 1.0) for n in sizes])
+    return Group(settings, [Case(str(n), functools.partial(measure_times, shape_of(n), seconds), 1.0) for n in sizes])
 
 
 def errors(scale: str) -> Group:
@@ -59,40 +56,31 @@ def shape_of(n: int) -> Shape:
     return _ROUTER if n == _ROUTER.n else Shape(1, n, n // 10)
 
 
-def measure_times(shape: Shape, budget: Budget, contest: Contest) -> Found:
+def measure_times(shape: Shape, seconds: float, contest: Contest) -> Found:
     """Quartiles of the time of every way, for a row of standard normal float32."""
-    x = jnp.asarray(draw(shape).x)
-    calls = {}
-    for name, compiled in _programs(shape, _TIMED_LAM):
-        call = Call(functools.partial(compiled, x))
-        if contest.attempt(name, call) is not None:
-            calls[name] = call
-    found = contest.time(calls, budget)
+    calls = contest.compiled(dict(_programs(shape, _TIMED_LAM)), jnp.asarray(draw(shape).x))
+    found = contest.time(calls, Budget(seconds, fewest=5, most=400))
     rows = [{"way": name, "n": shape.n, "k": shape.k, **time._asdict()} for name, time in found.items()]
     return {"rows": rows, "failed": contest.failed}
 
 
 def measure_errors(shape: Shape, lams: Sequence[float], contest: Contest) -> Found:
     """The largest error of an entry, by ``lam``, of every way that returns the mask of the same row."""
-    rows = []
-    x = draw(shape).x
+    rows, x = [], draw(shape).x
     for lam in lams:
         with jax.enable_x64(True):
             exact = np.asarray(jax.jit(functools.partial(ops.topk_mask, k=shape.k, lam=lam))(x.astype(np.float64)))
-        for name, compiled in _programs(shape, lam):
-            if name not in SOLVERS:
-                continue
-            mask = contest.attempt(name, functools.partial(compiled, jnp.asarray(x)))
-            if mask is not None:
-                error = float(np.abs(np.asarray(mask, np.float64) - exact).max())
-                rows.append({"way": name, "n": shape.n, "k": shape.k, "lam": lam, "max_abs_error": error})
+        masks = {name: program for name, program in _programs(shape, lam) if name in SOLVERS}
+        for name, mask in contest.compiled(masks, jnp.asarray(x)).items():
+            error = float(np.abs(np.asarray(mask(), np.float64) - exact).max())
+            rows.append({"way": name, "n": shape.n, "k": shape.k, "lam": lam, "max_abs_error": error})
     return {"rows": rows, "failed": contest.failed}
 
 
 def _programs(shape: Shape, lam: float) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The ways that are measured at this size, compiled; a ``lam`` known to be positive spares them the hard mask."""
+    """The ways that are measured at this size; a ``lam`` known to be positive spares them the hard mask."""
     for name, solver in SOLVERS.items():
         if shape.n <= _LONGEST or name == "scalar equation":
-            yield name, jax.jit(functools.partial(ops.topk_mask, k=shape.k, lam=lam, solver=solver()))
-    yield "lax.top_k", jax.jit(lambda x: lax.top_k(x, shape.k)[0])
-    yield "jnp.sort", jax.jit(jnp.sort)
+            yield name, functools.partial(ops.topk_mask, k=shape.k, lam=lam, solver=solver())
+    yield "lax.top_k", lambda x: lax.top_k(x, shape.k)[0]
+    yield "jnp.sort", jnp.sort

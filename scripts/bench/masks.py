@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
 import ops
@@ -29,24 +28,20 @@ _SHAPES = (
     Shape(1, 10**6, 10**5),
     Shape(1, 10**7, 10**6),
 )
-_WIDE = Shape(4096, 8192, 819)  # on devices, which have the memory
 _MEASURED = ("topk_mask p=2", "topk_mask p=4/3", "topk_mag p=2", "topk_mag p=4/3")  # memory and programs
 _K, _LAM = np.float32(10.0), np.float32(0.1)  # of programs
-_REPETITIONS = 3
 
 
 def group(scale: str) -> Group:
     """The cases at a scale: each shape, the cost of each program, the memory of each operator."""
-    small, seconds = scale == "small", {"small": 1.0, "cpu": 15.0, "device": 10.0}[scale]
-    shapes = {"small": (Shape(16, 100, 10),), "cpu": _SHAPES, "device": (*_SHAPES, _WIDE)}[scale]
+    n, seconds = 10**5 if scale == "small" else 10**7, {"small": 1.0, "cpu": 15.0, "device": 10.0}[scale]
+    shapes = {"small": (Shape(16, 100, 10),), "cpu": _SHAPES, "device": (*_SHAPES, Shape(4096, 8192, 819))}[scale]
     lams = {"small": (1.0,), "cpu": (1.0, 0.1, 1e-4), "device": (1.0, 0.1)}[scale]
-    n = 10**5 if small else 10**7
     # Measurements that need no device take none of its time.
     measured = {"small": _MEASURED[:1], "cpu": _MEASURED, "device": ()}[scale]
     budget = Budget(seconds, fewest=3, most=400)
     cases = [Case(str(shape), functools.partial(_compared, shape, lams, budget)) for shape in shapes]
-    if measured:
-        cases += [Case(f"program of {name}", functools.partial(_program, name)) for name in (*measured, TOP_K)]
+    cases += [Case(f"program of {name}", functools.partial(_program, name)) for name in measured]
     cases += [Case(f"memory of {name}", functools.partial(_memory, name, n), 0.5) for name in measured]
     return Group({"shapes": shapes, "lams": lams, "seconds": seconds, "memory": n}, cases)
 
@@ -60,17 +55,15 @@ def compare(shape: Shape, compared: Iterable[Contestant], budget: Budget, contes
     """Times all contestants on one shape.
 
     Returns:
-      The shape and a list of rows, one for each contestant and mode. The ``status`` of a row is ``timed``, or
-      ``skipped`` (too large for it) or ``failed`` (it raised, or is wrong) with a ``reason``. Timed rows hold quartiles
-      in milliseconds, and ``ratio_to`` a baseline: the quotient of the two medians in the same mode, below 1 for the
-      faster.
+      The shape and a row for each contestant and mode. Its ``status`` is ``timed``, or ``skipped`` (too large) or
+      ``failed`` (it raised, or is wrong) with a ``reason``. Timed rows hold quartiles in milliseconds, and ``ratio_to``
+      a baseline: the quotient of the two medians in the same mode, below 1 for the faster.
     """
-    inputs = known.draw(shape)
-    rows, calls, settle = {}, {}, {}
+    inputs, rows, calls = known.draw(shape), {}, {}
     for contestant in compared:
         name = contestant.name
         row: Found = {"contestant": name, "status": "timed", "reason": None}
-        if contestant.limit is not None and inputs.x.size > contestant.limit:
+        if inputs.x.size > contestant.limit:
             reason = f"too slow: {inputs.x.size} entries, limit {contestant.limit}"
             rows[name] = row | {"status": "skipped", "reason": reason}
             continue
@@ -81,8 +74,8 @@ def compare(shape: Shape, compared: Iterable[Contestant], budget: Budget, contes
         for mode, call in prepared[0].items():
             key = f"{name} {mode}"
             rows[key] = row | {"mode": mode, "inexact_by_design": contestant.tolerance is None, **prepared[1]}
-            calls[key], settle[key] = call, contestant.settle
-    times = contest.time(calls, budget, settle)
+            calls[key] = call
+    times = contest.time(calls, budget)
     for key in calls:
         if key in times:
             mine, mode = times[key].median_ms, rows[key]["mode"]
@@ -99,19 +92,15 @@ def _prepared(contestant: Contestant, inputs: known.Inputs) -> tuple[known.Calls
     return calls, contestant.errors(inputs, {mode: call() for mode, call in calls.items()})
 
 
-def _program(name: str, contest: Contest) -> Found:
+def _program(name: str, _contest: Contest) -> Found:
     """Equations, and medians of seconds, of an operator's programs, where k and lam are known and where traced.
 
     Every repetition has a shape of its own, so that nothing is known of it.
     """
-    del contest
     rows = []
     for way, mode in itertools.product(("known", "traced"), MODES):
-        if name == TOP_K and (way, mode) != ("known", FORWARD):
-            continue
-        program = jax.jit(_function(name, way, mode))
-        times, count = [], 0
-        for n in range(1000, 1001 + _REPETITIONS):
+        program, times, count = jax.jit(_function(name, way, mode)), [], 0
+        for n in range(1000, 1004):
             clock = [time.perf_counter()]
             traced = program.trace(np.ones((4, n), np.float32), _K, _LAM)
             clock.append(time.perf_counter())
@@ -128,20 +117,15 @@ def _program(name: str, contest: Contest) -> Found:
 
 
 def _function(name: str, way: str, mode: str) -> Callable[..., Any]:
-    if name == TOP_K:
-        return lambda x, k, lam: lax.top_k(x, int(_K))
     operator, p = name.split(" p=")
     apply = functools.partial(getattr(ops, operator), p=known.EXPONENTS[p])
 
     def function(x: Any, k: Any, lam: Any) -> Any:
-        return apply(x, k, lam=lam) if way == "traced" else apply(x, float(_K), lam=float(_LAM))
-
-    def total(*arguments: Any) -> Any:
-        y = function(*arguments)
-        return jnp.vdot(y, y), y
+        y = apply(x, k, lam=lam) if way == "traced" else apply(x, float(_K), lam=float(_LAM))
+        return y if mode == FORWARD else (jnp.vdot(y, y), y)
 
     moving = (0, 1, 2) if way == "traced" else (0,)
-    return function if mode == FORWARD else jax.value_and_grad(total, moving, has_aux=True)
+    return function if mode == FORWARD else jax.value_and_grad(function, moving, has_aux=True)
 
 
 def equations(program: Any) -> int:
@@ -149,9 +133,8 @@ def equations(program: Any) -> int:
     return sum(1 + sum(map(equations, core.jaxprs_in_params(equation.params))) for equation in program.eqns)
 
 
-def _memory(name: str, n: int, contest: Contest) -> Found:
+def _memory(name: str, n: int, _contest: Contest) -> Found:
     """Temporary and output memory of one of our operators on a row, as the compiler plans it, in arrays of the row."""
-    del contest
     function = functools.partial(known.operators([1.0])[name], k=n // 10)
     both = jax.value_and_grad(functools.partial(known.weighted_sum, function))
     row = jax.ShapeDtypeStruct((1, n), jnp.float32)

@@ -17,17 +17,11 @@ _MOST_LOST = 3  # contestants of a case: more of them, and the fault is not thei
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A part of a section of the record, measured in one process.
-
-    Attributes:
-      name: unique in its section.
-      measure: returns what is added to the section. It is pickled: a function of a module, or a partial one.
-      minutes: it takes at most on a GPU, with compilation.
-    """
+    """A part of a section of the record, measured in one process."""
 
     name: str
-    measure: Measure
-    minutes: float = 2.0
+    measure: Measure  # returns what is added to the section; it is pickled: a function of a module, or a partial one
+    minutes: float = 2.0  # it takes at most on a GPU, with compilation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +39,7 @@ class FailedError(Exception):
 def isolated(measure: Measure, minutes: float | None = None) -> Found:
     """Returns the result of ``measure``, which is called in a new process.
 
-    A contestant that ends its process or the device, or is at work when the time is up, is left out of another try.
-
-    Args:
-      measure: takes the contest that tries contestants.
-      minutes: that a try may take; None for any.
+    A contestant that ends its process or the device, or is at work when the minutes are up, is left out of another try.
 
     Raises:
       FailedError: it failed otherwise.

@@ -31,12 +31,12 @@ _SAME = ("code", "packages", "devices", "machine")
 Section = dict[str, Any]
 
 
-def surroundings(command: Iterable[str], contest: Any = None) -> Section:
+def surroundings(arguments: Iterable[str], _contest: Any = None) -> Section:
     """Returns what a record says of the command, the code by its content, the packages and the machine."""
-    del contest  # nobody is timed
-    environment = describe([*command])
+    environment = describe(["python", "-m", "scripts.bench", *arguments])
     environment["code"] = _digest()
-    environment["packages"] |= {name: _version(name) for name in _PACKAGES}
+    installed = {one.name.lower().replace("_", "-"): one.version for one in importlib.metadata.distributions()}
+    environment["packages"] |= {name: installed.get(name) for name in _PACKAGES}
     environment["devices"]["runtime"] = jax.devices()[0].client.platform_version
     return environment
 
@@ -49,13 +49,6 @@ def _digest() -> str:
     return total.hexdigest()[:16]
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def path_of(results: Path, environment: Mapping[str, Any]) -> Path:
     """The file of a machine: named by its CPU and cores, or by its accelerator."""
     platform, machine, devices = environment["devices"]["platform"], environment["machine"], environment["devices"]
@@ -64,21 +57,15 @@ def path_of(results: Path, environment: Mapping[str, Any]) -> Path:
     return results / ("-".join(re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words) + ".json")
 
 
-def begin(
-    path: Path, name: str, environment: Mapping[str, Any], settings: Mapping[str, Any], again: bool = False
-) -> Section:
-    """Returns a section as far as the same code measured it with these settings here, else (or ``again``) a new one.
-
-    Raises:
-      DamagedError: the file is not JSON.
-    """
+def begin(path: Path, name: str, environment: Mapping[str, Any], settings: Mapping[str, Any]) -> Section:
+    """Returns a section as far as the same code measured it with these settings here, else a new one."""
     settings = json.loads(json.dumps(settings))  # tuples are lists in JSON
-    for there in (sections.read(path, key) for key in (_partial(name), name)):
-        if again or not there or "measured" not in there or there["settings"] != settings:
+    for there in (sections.read(path, key) for key in (f"partial-{name}", name)):
+        if not there or "measured" not in there or there["settings"] != settings:
             continue
         if all(there["environment"][field] == environment[field] for field in _SAME):
             return there
-    begun = {**environment, "load_average": {"before": load_average()}}
+    begun = {**environment, "load_average": {"before": [*os.getloadavg()]}}
     return {"environment": begun, "complete": False, "settings": settings, "measured": [], "failed": {}}
 
 
@@ -97,18 +84,9 @@ def add(section: Section, case: str, found: Mapping[str, Any]) -> None:
 
 def write(path: Path, name: str, section: Section) -> None:
     """Writes a section, under its own name if it is whole."""
-    section["environment"]["load_average"]["after"] = load_average()
+    section["environment"]["load_average"]["after"] = [*os.getloadavg()]
     if section["complete"] and not section["failed"]:
         sections.write(path, section, name)
-        sections.remove(path, _partial(name))
+        sections.remove(path, f"partial-{name}")
     else:
-        sections.write(path, section, _partial(name))
-
-
-def _partial(name: str) -> str:
-    return f"partial-{name}"
-
-
-def load_average() -> list[float] | None:
-    """The machine's load over 1, 5 and 15 minutes, where it is known."""
-    return list(os.getloadavg()) if hasattr(os, "getloadavg") else None
+        sections.write(path, section, f"partial-{name}")

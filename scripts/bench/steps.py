@@ -1,7 +1,6 @@
-"""The section ``steps``: what a training step of the pruning experiment costs.
+"""The section ``steps``: training steps of the MLP of ``configs/mnist_pruning.py``, on random images.
 
-Steps of the MLP of ``configs/mnist_pruning.py``, the methods taking turns, on random images of MNIST's shape, with the
-weights as initialised: the learning rate is next to nothing, so that all methods stay where they start.
+The learning rate is next to nothing, so that all methods stay at the weights where they start.
 """
 
 from __future__ import annotations

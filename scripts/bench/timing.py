@@ -12,14 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.core.console import pace
-
 T = TypeVar("T")
 
 _QUEUED = 0.005  # seconds of calls that are queued together
 _BURST = 4
 _FAST = 0.05
-_PATIENCE = 10.0  # seconds between two lines of progress
+_SETTLE = 0.01  # seconds after a turn, until the threads of others' packages sleep
 
 
 class Summary(NamedTuple):
@@ -31,8 +29,7 @@ class Summary(NamedTuple):
     repetitions: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """Seconds of all timed calls together, and least and most number of calls of each function."""
 
     seconds: float
@@ -42,15 +39,10 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call that others may be queued behind before anybody waits, where there is a queue.
+    """A call that others may be queued behind before anybody waits, where there is a queue."""
 
-    Attributes:
-      begin: begins it, and returns its result, maybe before that is there.
-      wait: takes the result, and returns it when it is there.
-    """
-
-    begin: Callable[[], Any]
-    wait: Callable[[Any], Any] = jax.block_until_ready
+    begin: Callable[[], Any]  # returns its result, maybe before that is there
+    wait: Callable[[Any], Any] = jax.block_until_ready  # takes the result, and returns it when it is there
 
     def __call__(self) -> Any:
         """Calls, and waits."""
@@ -64,16 +56,15 @@ class Call:
         self.wait(result)
 
 
-class Contest:
-    """Calls contestants, and keeps the reasons of those that fail.
+Calls = dict[str, Call]
 
-    Attributes:
-      failed: reasons in a line each, by name. Contestants in it are not called again.
-    """
+
+class Contest:
+    """Calls contestants, and keeps the reasons of those that fail, which are not called again."""
 
     def __init__(self, lost: Mapping[str, str] | None = None, tell: Callable[[str], None] = lambda name: None):
         """Starts without those that were ``lost`` before; ``tell`` takes the name of each that is tried, then ""."""
-        self.failed = dict(lost or {})
+        self.failed = dict(lost or {})  # reasons in a line each, by name
         self._tell = tell
 
     def attempt(self, name: str, function: Callable[[], T]) -> T | None:
@@ -95,10 +86,22 @@ class Contest:
         self._tell("")
         return result
 
-    def time(
-        self, calls: Mapping[str, Callable[[], Any]], budget: Budget, settle: Mapping[str, float] | None = None
-    ) -> dict[str, Summary]:
-        """Times functions that have been called before (and are compiled), in rounds.
+    def compiled(self, functions: Mapping[str, Callable[..., Any]], *arguments: Any) -> Calls:
+        """Compiles functions of the same arguments and calls each once; returns the calls, without those that fail."""
+        calls: Calls = {}
+        for name, function in functions.items():
+
+            def prepare() -> Call:
+                call = Call(functools.partial(jax.jit(function).lower(*arguments).compile(), *arguments))  # noqa: B023
+                call()
+                return call
+
+            if call := self.attempt(name, prepare):
+                calls[name] = call
+        return calls
+
+    def time(self, calls: Mapping[str, Callable[[], Any]], budget: Budget) -> dict[str, Summary]:
+        """Times functions that have been called before, in rounds; returns summaries of those that do not fail.
 
         A slow function gets fewer turns than a fast one, spread evenly over all rounds. The order within a round is
         shuffled. A function that takes under 50 ms is called five times a turn, and the first call, which finds the
@@ -106,50 +109,33 @@ class Contest:
 
         Accelerators have queues: there a ``Call`` is timed by queues of about 5 ms, so that to begin one, which may
         take longer than its work, overlaps with the work of those before.
-
-        Args:
-          calls: functions that return when their work is done, by name.
-          budget: how long to go on.
-          settle: seconds to wait after a turn of a function.
-
-        Returns:
-          Summaries of those that did not fail.
         """
-        rng, settle = np.random.default_rng(0), settle or {}
-        share = budget.seconds / max(1, len(calls))
+        rng, share = np.random.default_rng(0), budget.seconds / max(1, len(calls))
         plans = {}
         for name, call in calls.items():
-            if plan := self.attempt(name, functools.partial(_plan, call, share, budget, settle.get(name, 0.0))):
+            if plan := self.attempt(name, functools.partial(_plan, call, share, budget)):
                 plans[name] = plan
         times: dict[str, list[float]] = {name: [] for name in plans}
         names, rounds = list(plans), max((turns for _, turns in plans.values()), default=0)
-        start = last = time.monotonic()
         for number in range(rounds):
-            if number and time.monotonic() - last > _PATIENCE:
-                last = time.monotonic()
-                print(f"  {number} of {rounds} rounds, {pace(number, rounds, last - start)}", flush=True)
             for name in (names[index] for index in rng.permutation(len(names))):
                 turn, turns = plans[name]
                 if (number + 1) * turns // rounds > number * turns // rounds:
                     times[name] += self.attempt(name, turn) or []
-        return {name: summarise(seconds) for name, seconds in times.items() if name not in self.failed}
+        return {name: _summary(seconds) for name, seconds in times.items() if name not in self.failed}
 
 
-def _plan(
-    call: Callable[[], Any], seconds: float, budget: Budget, settle: float
-) -> tuple[Callable[[], list[float]], int]:
+def _plan(call: Callable[[], Any], seconds: float, budget: Budget) -> tuple[Callable[[], list[float]], int]:
     """Returns a function that has a turn and gives the times of its calls, and how many turns fit into the seconds."""
     clock, estimate = _clock_of(call)
-    burst = _BURST if estimate < _FAST else 1
+    burst, ignored = (_BURST, 1) if estimate < _FAST else (1, 0)
 
     def turn() -> list[float]:
-        if burst > 1:
-            clock()
-        found = [clock() for _ in range(burst)]
-        time.sleep(settle)
-        return found
+        found = [clock() for _ in range(burst + ignored)]
+        time.sleep(_SETTLE)
+        return found[ignored:]
 
-    cost = estimate * (burst + 1 if burst > 1 else 1) + settle
+    cost = estimate * (burst + ignored) + _SETTLE
     return turn, int(np.clip(seconds / cost, -(-budget.fewest // burst), -(-budget.most // burst)))
 
 
@@ -158,8 +144,7 @@ def _clock_of(call: Callable[[], Any]) -> tuple[Callable[[], float], float]:
     seconds = _seconds(call)
     if not isinstance(call, Call) or jax.default_backend() == "cpu":
         return functools.partial(_seconds, call), seconds
-    seconds = min(seconds, _seconds(call), _seconds(call))  # one bad moment must not tell whether it is queued
-    if seconds >= _QUEUED:
+    if min(_seconds(call) for _ in range(3)) >= _QUEUED:  # one bad moment must not tell
         return functools.partial(_seconds, call), seconds
     call.queue(2)
     count = max(1, round(_QUEUED / (_seconds(functools.partial(call.queue, 4)) / 4)))
@@ -173,8 +158,7 @@ def _seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def summarise(seconds: Sequence[float]) -> Summary:
-    """Returns median and quartiles of times."""
+def _summary(seconds: Sequence[float]) -> Summary:
     lower, median, upper = np.quantile(np.asarray(seconds) * 1e3, (0.25, 0.5, 0.75)).tolist()
     return Summary(median, lower, upper, len(seconds))
 

@@ -1,15 +1,12 @@
 """The sections ``losses`` and ``router``: training steps that differ in one part, beside that part by itself.
 
-The overhead of a part is given twice: as the ratio of the medians of whole steps, which the noise of the machine can
-exceed many times, and as what the part by itself takes longer than the reference, in units of a step. Images are
-random, and weights as initialised.
-
-Losses: steps of ``configs/cifar100_vit.py``; the paper's take 1.02 (p = 2) and 1.05 (p = 4/3) times as long as with
-cross-entropy. Routers: steps of ``configs/vmoe.py`` at S/32 shapes (n = 400, 32 experts, k = 28), and beside them, on
-logits of the same shape and each with its gradient: every router by itself, with its buffers; what outputs are weighed
-by, gates times mask, with the relaxed mask and with the hard one as it is usually written, ``lax.top_k`` and one-hot;
-and both ways to dispatch. The overhead of a router by itself leaves out what further slots cost the experts. On a
-device fewer whole steps are timed: they take long to compile there.
+The overhead of a part is the ratio of the medians of whole steps, which the noise of the machine can exceed many times,
+and what the part by itself takes longer than the reference, in units of a step. Images are random, weights as
+initialised. Losses: steps of ``configs/cifar100_vit.py``; the paper's take 1.02 (p = 2) and 1.05 (p = 4/3) times one
+with cross-entropy. Routers: steps of ``configs/vmoe.py`` at S/32 shapes (n = 400, 32 experts, k = 28). Beside them, on
+logits of the same shape: every router with its buffers; gates times mask, relaxed, and hard as it is usually written,
+by ``lax.top_k`` and one-hot; and both ways to dispatch. The overhead of a router leaves out what further slots cost the
+experts. On a device fewer whole steps are timed: they take long to compile there.
 """
 
 from __future__ import annotations
@@ -32,9 +29,8 @@ from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Experiment
 from experiments.vmoe import dispatch, experiment, model, routers
 from scripts.bench.process import Case, Found, Group
-from scripts.bench.timing import Budget, Call, Contest, Summary
+from scripts.bench.timing import Budget, Calls, Contest, Summary
 
-Calls = dict[str, Callable[[], Any]]
 Settings = dict[str, Any]
 
 CROSS_ENTROPY = "cross-entropy"
@@ -83,56 +79,39 @@ def _losses(settings: Settings, contest: Contest) -> Found:
     rng, batch_size, classes = np.random.default_rng(0), settings["batch_size"], 100
     logits = jnp.asarray(rng.normal(size=(batch_size, classes)), jnp.float32)
     labels = jnp.asarray(rng.integers(0, classes, batch_size), jnp.int32)
-    alone: Calls = {}
-    for name, fields in LOSSES.items():
-        loss = fine_tuning_loss(**fields)
-        both = jax.value_and_grad(lambda logits, labels, loss=loss: loss(logits, labels).mean())
-        _add(alone, name, both, (logits, labels), contest)
 
-    def config_of(name: str) -> Any:
-        config = cifar100_vit.get_config()
+    def alone(fields: dict[str, Any]) -> Callable[..., Any]:
+        loss = fine_tuning_loss(**fields)
+        return jax.value_and_grad(lambda logits, labels: loss(logits, labels).mean())
+
+    calls = contest.compiled({name: alone(fields) for name, fields in LOSSES.items()}, logits, labels)
+    configs = {}
+    for name in settings.get("steps", LOSSES):
+        configs[name] = config = cifar100_vit.get_config()
         config.update({"pretrained": "", "accelerator": False})
         config.model.update(variant=settings["variant"], dtype=_dtype())
         config.input.size = settings["size"]
         config.loss.update(LOSSES[name])
-        return config
-
-    configs = {name: config_of(name) for name in settings.get("steps", LOSSES)}
     steps = _steps(configs, fine_tuning.RECIPE, settings, classes, contest)
-    by_itself, times = _times(alone, steps, 10.0, settings, contest)
+    by_itself, times = _times(calls, steps, settings, contest)
     return {"losses": overheads(times, by_itself, CROSS_ENTROPY), "failed": contest.failed}
 
 
 def _routers(settings: Settings, contest: Contest) -> Found:
     config = router_config(HARD, settings["size"])
     groups, layers = settings["batch_size"] // config.moe.group_images, len(config.moe.blocks)
-    parts = routers_alone(groups, settings["size"], contest) | dispatchers(groups, settings["size"], contest)
+    parts = routers_alone(groups, settings["size"], contest)
     configs = {name: router_config(name, settings["size"]) for name in settings.get("steps", ROUTERS)}
     steps = _steps(configs, experiment.RECIPE, settings, 1000, contest)
-    by_itself, times = _times(parts, steps, 25.0, settings, contest)
-    masks, ways = (
-        {name: by_itself[name]._asdict() for name in names if name in by_itself} for names in (MASKS, DISPATCHERS)
-    )
-    rows = overheads(times, by_itself, HARD, layers)
-    return {"routers": rows, "masks": masks, "dispatchers": ways, "failed": contest.failed}
+    by_itself, times = _times(parts, steps, settings, contest)
+    found: Found = {"routers": overheads(times, by_itself, HARD, layers), "failed": contest.failed}
+    for section, names in (("masks", MASKS), ("dispatchers", DISPATCHERS)):
+        found[section] = {name: by_itself[name]._asdict() for name in names if name in by_itself}
+    return found
 
 
 def _dtype() -> str:
     return "float32" if jax.default_backend() == "cpu" else "bfloat16"
-
-
-def _add(calls: Calls, name: str, function: Callable[..., Any], arguments: tuple[Any, ...], contest: Contest) -> None:
-    """Compiles a function and calls it once; then it is among the calls, if it did not fail."""
-
-    def prepare() -> Call:
-        call = Call(functools.partial(jax.jit(function).lower(*arguments).compile(), *arguments))
-        call()
-        return call
-
-    call = contest.attempt(name, prepare)
-    if call is not None:
-        calls[name] = call
-        print(f"  compiled {name}", flush=True)
 
 
 def _steps(configs: Mapping[str, Any], recipe: Any, settings: Settings, num_classes: int, contest: Contest) -> Calls:
@@ -143,16 +122,11 @@ def _steps(configs: Mapping[str, Any], recipe: Any, settings: Settings, num_clas
         "label": np.asarray(rng.integers(0, num_classes, batch_size), np.int32),
     }
     data = Data(train=examples, evaluation=examples, num_classes=num_classes, prefix="test")
-    batch = jax.device_put(examples)
-    calls: Calls = {}
-    start: Any = None
-    for name, config in configs.items():
-        built = recipe.build(config, data)
-        if start is None:
-            params = jax.jit(built.init)(jax.random.key(0))
-            start = params, built.optimizer.init(params)
-        _add(calls, f"step, {name}", functools.partial(_step, built), (start, batch), contest)
-    return calls
+    built = {name: recipe.build(config, data) for name, config in configs.items()}
+    first = next(iter(built.values()))
+    params = jax.jit(first.init)(jax.random.key(0))
+    functions = {name: functools.partial(_step, one) for name, one in built.items()}
+    return contest.compiled(functions, (params, first.optimizer.init(params)), jax.device_put(examples))
 
 
 def _step(experiment: Experiment, state: Any, batch: Any) -> Any:
@@ -166,13 +140,10 @@ def _step(experiment: Experiment, state: Any, batch: Any) -> Any:
     return optax.apply_updates(params, updates), opt_state
 
 
-def _times(
-    parts: Calls, steps: Calls, seconds: float, settings: Settings, contest: Contest
-) -> tuple[dict[str, Summary], dict[str, Summary]]:
-    """Times of parts by themselves, and of whole steps by the names of their parts."""
-    alone = contest.time(parts, Budget(min(seconds, settings["seconds"]), fewest=20, most=2000))
-    timed = contest.time(steps, Budget(settings["seconds"], fewest=3, most=200))
-    return alone, {name.removeprefix("step, "): summary for name, summary in timed.items()}
+def _times(parts: Calls, steps: Calls, settings: Settings, contest: Contest) -> tuple[dict[str, Summary], ...]:
+    """Times of parts by themselves, and of whole steps."""
+    alone = contest.time(parts, Budget(min(20.0, settings["seconds"]), fewest=20, most=2000))
+    return alone, contest.time(steps, Budget(settings["seconds"], fewest=3, most=200))
 
 
 def overheads(
@@ -206,21 +177,22 @@ def router_config(name: str, size: int) -> Any:
     return config
 
 
-def _router(config: Any, lam: Any) -> routers.Router:
-    return cast(routers.Router, experiment.make_router(config, lam))  # none of ROUTERS is without experts
-
-
 def routers_alone(groups: int, size: int, contest: Contest) -> Calls:
-    """Every router, the mask and the usual hard one with their gradients in the logits, compiled."""
-    config = router_config(HARD, size)
-    shape, rng = experiment.routing_shape(config), np.random.default_rng(0)
-    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
-    towards = jnp.asarray(rng.normal(size=logits.shape), jnp.float32)
+    """Compiles every router and mask, with gradients in the logits, and both ways to dispatch, in the tokens."""
+    config, rng = router_config(HARD, size), np.random.default_rng(0)
+    shape, width = experiment.routing_shape(config), model.SIZES[config.model.variant.partition("/")[0]][0]
+    logits, towards, tokens = (
+        jnp.asarray(rng.normal(size=(groups, shape.tokens, last)), jnp.float32)
+        for last in (config.moe.num_experts, config.moe.num_experts, width)
+    )
+
+    def route(name: str, logits: jax.Array) -> routers.Slots:
+        config = router_config(name, size)
+        router: Any = experiment.make_router(config, jnp.float32(config.router.lam.start))
+        return cast(routers.Slots, router(routers.Logits(logits, logits)))
 
     def weights(name: str, logits: jax.Array) -> jax.Array:
-        config = router_config(name, size)
-        routed = _router(config, jnp.float32(config.router.lam.start))(routers.Logits(logits, logits))
-        assert isinstance(routed, routers.Slots)
+        routed = route(name, logits)
         return (routed.weight * towards.swapaxes(1, 2)[..., : routed.weight.shape[-1]]).sum()
 
     def relaxed(logits: jax.Array) -> jax.Array:
@@ -232,28 +204,13 @@ def routers_alone(groups: int, size: int, contest: Contest) -> Calls:
         combine = (jax.nn.one_hot(token, shape.tokens, dtype=gate.dtype) * gate[..., None]).sum(axis=2)
         return (combine * towards.swapaxes(1, 2)).sum()
 
-    functions: dict[str, Callable[..., jax.Array]] = {name: functools.partial(weights, name) for name in ROUTERS}
-    functions |= zip(MASKS, (relaxed, usual), strict=True)
-    calls: Calls = {}
-    for name, function in functions.items():
-        _add(calls, name, jax.value_and_grad(function), (logits,), contest)
-    return calls
-
-
-def dispatchers(groups: int, size: int, contest: Contest) -> Calls:
-    """Taking tokens to the hard router's slots and back, with the gradient in the tokens, compiled."""
-    config, rng = router_config(HARD, size), np.random.default_rng(0)
-    shape, width = experiment.routing_shape(config), model.SIZES[config.model.variant.partition("/")[0]][0]
-    logits = jnp.asarray(rng.normal(size=(groups, shape.tokens, config.moe.num_experts)), jnp.float32)
-    tokens = jnp.asarray(rng.normal(size=(groups, shape.tokens, width)), jnp.float32)
-    route = jax.jit(_router(config, 0.0))
-    routed = contest.attempt("dispatch", lambda: route(routers.Logits(logits, logits)))
-
-    def back_and_forth(dispatcher: dispatch.Dispatcher, tokens: jax.Array, routed: routers.Slots) -> jax.Array:
+    def back_and_forth(name: str, tokens: jax.Array, routed: routers.Slots) -> jax.Array:
+        dispatcher = dispatch.DISPATCHERS[name]
         return jnp.square(dispatcher.put(dispatcher.take(tokens, routed), routed)).sum()
 
-    calls: Calls = {}
-    for name in DISPATCHERS if routed is not None else ():
-        both = jax.value_and_grad(functools.partial(back_and_forth, dispatch.DISPATCHERS[name]))
-        _add(calls, name, both, (tokens, routed), contest)
-    return calls
+    functions: dict[str, Callable[..., jax.Array]] = {name: functools.partial(weights, name) for name in ROUTERS}
+    functions |= zip(MASKS, (relaxed, usual), strict=True)
+    calls = contest.compiled({name: jax.value_and_grad(function) for name, function in functions.items()}, logits)
+    routed = contest.attempt("dispatch", lambda: jax.jit(functools.partial(route, HARD))(logits))
+    ways = {name: jax.value_and_grad(functools.partial(back_and_forth, name)) for name in DISPATCHERS}
+    return calls | (contest.compiled(ways, tokens, routed) if routed is not None else {})

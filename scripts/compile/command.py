@@ -16,7 +16,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 
-from experiments.core.errors import UsageError, in_one_line
+from experiments.core.errors import UsageError
 from experiments.core.record import chips
 from experiments.core.record.chips import Slice
 from scripts.compile import check, compiler, operators, step
@@ -27,20 +27,16 @@ DOES_NOT_FIT = 3
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     options, overrides = _parser().parse_known_args(arguments)
-
-    def run() -> int:
-        if options.what in ("operators", "check") and overrides:
-            raise UsageError(f"unexpected argument {overrides[0]!r} of {options.what}")
-        if options.what == "check":
-            return check.go(options.type.split(",") if options.type else ())
-        if not options.type:
-            raise UsageError("--type is required, for example --type=v5litepod-16")
-        slice_ = chips.parse(options.type)
-        if python := compiler.other_python(slice_.platform):
-            return subprocess.call([python, "-m", "scripts.compile", *arguments])
-        return _operators(slice_, options) if options.what == "operators" else _step(slice_, options, overrides)
-
-    return in_one_line(run)
+    if options.what in ("operators", "check") and overrides:
+        raise UsageError(f"unexpected argument {overrides[0]!r} of {options.what}")
+    if options.what == "check":
+        return check.go(options.type.split(",") if options.type else ())
+    if not options.type:
+        raise UsageError("--type is required, for example --type=v5litepod-16")
+    slice_ = chips.parse(options.type)
+    if python := compiler.other_python(slice_.platform):
+        return subprocess.call([python, "-m", "scripts.compile", *arguments])
+    return _operators(slice_, options) if options.what == "operators" else _step(slice_, options, overrides)
 
 
 def _operators(slice_: Slice, options: argparse.Namespace) -> int:

@@ -1,6 +1,8 @@
 """Checks, before anything is created and paid for, that each run can be trained on its machine, and fits if asked."""
 
 import importlib
+import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 
@@ -11,11 +13,9 @@ from experiments.core.errors import UsageError
 from experiments.core.record import chips
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import mesh, train
-from scripts.launch.process import Console, error_line
+from scripts.launch.process import Console
 from scripts.launch.scheduler import Platform
 from scripts.launch.training import Training
-
-_DOES_NOT_FIT = 3  # the exit status of scripts.compile
 
 
 def check(trainings: Sequence[Training], platform: Platform, console: Console) -> None:
@@ -58,11 +58,8 @@ def compile_first(trainings: Sequence[Training], type_: str, console: Console) -
     for training in trainings:
         what = [training.experiment, f"--config={training.config}", f"--type={type_}", "--no_evaluation"]
         variables = ["env", *training.environment] if training.environment else []
-        done = console.ask([*variables, sys.executable, "-m", "scripts.compile", *what, *training.overrides])
-        if done.returncode not in (0, _DOES_NOT_FIT):
-            said = error_line(done.stderr + done.stdout).removeprefix("error: ")
-            raise UsageError(f"{training.label} could not be compiled for {type_}: {said}")
-        for line in done.stdout.splitlines():
-            console.say(line)
-        if done.returncode:
-            raise UsageError(f"{training.label} does not fit on {type_}: see above for what to change")
+        command = [*variables, sys.executable, "-m", "scripts.compile", *what, *training.overrides]
+        if console.dry_run:
+            console.say(shlex.join(command))
+        elif subprocess.call(command):
+            raise UsageError(f"{training.label} does not fit on {type_}, or cannot be compiled for it: see above")

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import os
 import shlex
 import subprocess
 import tempfile
@@ -59,11 +58,9 @@ class Code:
         return Code(full, options.prepare)
 
     def pack(self, console: Console) -> None:
-        """Makes the archive, at once for whoever reads it: another launcher may send out the same commit."""
-        made = f"{self.archive}.{os.getpid()}"
-        output = f"--output={made}"
+        """Makes the archive."""
+        output = f"--output={self.archive}"
         console.do(["git", "-C", str(ROOT), "archive", "--format=tar.gz", output, self.commit, "--", *_PARTS])
-        console.do(["mv", made, str(self.archive)])
 
     def install(self, directory: str) -> str:
         """A shell command that makes the environment for the code unpacked in `directory`, and prepares the worker."""

@@ -13,7 +13,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 
 from experiments.core.errors import UsageError, in_one_line
@@ -23,7 +22,6 @@ from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.check import check, compile_first
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped
-from scripts.launch.scheduler import Scheduler
 from scripts.launch.sweep import points
 from scripts.launch.training import Training
 
@@ -67,11 +65,11 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
     for training in trainings:
         if not options.dry_run and state.read(training).word == state.DONE:
             console.say(f"{training.label}: was done")
-            continue
-        if not options.dry_run and not platform.submits and (holder := state.holder(training)):
+        elif not options.dry_run and not platform.submits and (holder := state.holder(training)):
             where = f"{training.workdir}/{state.LAUNCH}"
             raise UsageError(f"{holder} trains {training.workdir}: if that launcher is gone, remove {where}")
-        left.append(training)
+        else:
+            left.append(training)
     if options.compile_first:
         compile_first(left, platform.type, console)
 
@@ -82,17 +80,14 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         console.say(f"{signal.Signals(number).name}: stopping: {what}")
         console.stopping.set()
 
-    # Ignored signals, such as SIGHUP under nohup, stay ignored.
-    signals = [one for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in signals}
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as SIGHUP is under nohup
+            signal.signal(number, stop)
     try:
-        return Scheduler(platform, console, options).go(left)
+        return platform.go(left)
     except Stopped:
         console.say("stopped; run it again and it resumes")
         return 0
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -141,30 +136,21 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
     if not re.fullmatch(r"\w+", options.experiment) or not (ROOT / "experiments" / options.experiment).is_dir():
         raise UsageError(f"{options.experiment!r} is not an experiment: there is no experiments/{options.experiment}")
     for variable in options.env:
-        if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable, re.DOTALL):
-            raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE")
-    if options.platform in _FAR:
-        if not is_remote(options.workdir):
-            raise UsageError(f"--workdir={options.workdir}: {options.platform} needs one in a bucket, gs://BUCKET/...")
-        if Path(options.config).is_absolute():
-            raise UsageError(f"--config={options.config} must be relative to the repository, which is what is sent out")
+        if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable):
+            raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE, in one line")
+    if options.platform in _FAR and not is_remote(options.workdir):
+        raise UsageError(f"--workdir={options.workdir}: {options.platform} needs one in a bucket, gs://BUCKET/...")
     try:
         overrides = [*shlex.split(options.overrides), *options.after]
     except ValueError as error:
         raise UsageError(f"--overrides={options.overrides!r}: {error}") from error
     for override in overrides:
-        if not re.match(r"--config\.", override):
-            raise UsageError(f"override {override!r} is not of the form --config.FIELD=VALUE")
+        if not (override.startswith("--config.") and override.isprintable()):
+            raise UsageError(f"override {override!r} is not of the form --config.FIELD=VALUE, in one line")
     # Once and for all, wherever the run goes on.
     workdir = str(absolute(options.workdir)).rstrip("/")
-    return [
-        Training(
-            name=name,
-            experiment=options.experiment,
-            config=options.config,
-            workdir=f"{workdir}/{name}" if name else workdir,
-            overrides=(*overrides, *point),
-            environment=tuple(options.env),
-        )
-        for name, point in points(options.sweep)
-    ]
+    trainings = []
+    for name, point in points(options.sweep):
+        directory, every = f"{workdir}/{name}" if name else workdir, (*overrides, *point)
+        trainings.append(Training(name, options.experiment, options.config, directory, every, tuple(options.env)))
+    return trainings

@@ -1,14 +1,13 @@
 """Workloads on a cluster of Google Kubernetes Engine, by xpk, which queues them and restarts them after preemption."""
 
 import argparse
-import re
 import shlex
 import tempfile
 from pathlib import Path
 
 from scripts.arguments import at_least
 from scripts.launch import code, state
-from scripts.launch.process import USAGE, Console, Failed, error_line
+from scripts.launch.process import Console, Failed, error_line
 from scripts.launch.scheduler import Platform
 from scripts.launch.training import Training
 
@@ -36,6 +35,7 @@ class Gke(Platform):
     def __init__(self, options: argparse.Namespace, console: Console):
         super().__init__(options, console)
         self.type = options.type if options.slices == 1 else f"{options.slices}x{options.type}"
+        self._place = [f"--cluster={options.cluster}", f"--zone={options.zone}"]
         self._code = code.Code.of(options)
         self._directory = Path(tempfile.gettempdir()) / f"sparse-topk-{self._code.commit[:12]}"
 
@@ -47,73 +47,40 @@ class Gke(Platform):
 
     def train(self, training: Training, slot: int) -> None:
         """Waits for the workload that an earlier launcher has left, or creates one, and waits for that."""
-        name, console = _name(training), self._console
+        options, console = self._options, self._console
+        name = f"{training.experiment.replace('_', '-').lower()[:19]}-{training.digest}"  # of 28 characters, at most
+        workload = [f"--workload={name}", *self._place]
+        logs = f"kubectl logs --selector=xpk.google.com/workload={name} --tail=500 --max-log-requests=100"
         if not console.dry_run and self._wait(name) is not None:
             if state.read(training).word == state.DONE:
                 return
-            console.do(["xpk", "workload", "delete", f"--workload={name}", *self._place()])
-        self._create(training, name)
+            console.do(["xpk", "workload", "delete", *workload])
+        create = [
+            *("xpk", "workload", "create", *workload),
+            *(f"--tpu-type={options.type}", f"--num-slices={options.slices}", "--max-restarts=20"),
+            # An image with bash and curl, for the code to be put into.
+            *("--base-docker-image=python:3.13", f"--script-dir={self._directory}"),
+            "--termination-grace-period-seconds=120",  # for a run that is preempted to save
+            *options.create_flag,
+            f"--command={self.command(training)}",
+        ]
+        console.do(create)
+        if not console.dry_run:
+            console.say(f"{training.label}: workload {name}; to follow it: {logs} --follow")
         if status := self._wait(name):
-            said, log = console.ask(_logs(name)).stdout, training.logs / f"{name}.log"
-            training.logs.mkdir(parents=True, exist_ok=True)
-            log.write_text(said)
-            raise Failed(f"workload {name}: {error_line(said)}; log: {log}", status)
+            raise Failed(f"workload {name} has failed: {logs}", status)
 
     def command(self, training: Training) -> str:
-        """The shell command of a container, as it may stand in a manifest.
-
-        Raises:
-          Failed: it has a character that a manifest's line cannot hold; other runs may have none.
-        """
+        """The shell command of a container, as it may stand in a manifest."""
         command = f"{self._code.install('.')} && exec {shlex.join(training.command('.venv/bin/python'))}"
-        if not command.isprintable():
-            reason = f"{training.overrides} has a line break or the like, which xpk does not carry"
-            raise Failed(reason, USAGE, again=False)
-        # Kubernetes replaces $(NAME), and $$ by $.
-        return command.replace("$", "$$")
-
-    def _create(self, training: Training, name: str) -> None:
-        options, console = self._options, self._console
-        done = console.ask(
-            [
-                *("xpk", "workload", "create", f"--workload={name}", *self._place()),
-                *(f"--tpu-type={options.type}", f"--num-slices={options.slices}", "--max-restarts=20"),
-                # An image with bash and curl, for the code to be put into.
-                *("--base-docker-image=python:3.13", f"--script-dir={self._directory}"),
-                "--termination-grace-period-seconds=120",  # for a run that is preempted to save
-                *options.create_flag,
-                f"--command={self.command(training)}",
-            ]
-        )
-        if done.returncode:
-            reason = f"xpk: {error_line(done.stderr + done.stdout)}"
-            raise Failed(reason, done.returncode, again=done.returncode != USAGE)
-        if not console.dry_run:
-            console.say(f"{training.label}: workload {name}; to follow it: {shlex.join(_logs(name))} --follow")
+        return command.replace("$", "$$")  # Kubernetes replaces $(NAME), and $$ by $
 
     def _wait(self, name: str) -> int | None:
-        """Waits for a workload to end; returns 0 if it has completed, and None if there is none.
-
-        Raises:
-          Failed: it could not be waited for, and may go on.
-        """
-        done = self._console.ask(["xpk", "workload", "list", *self._place(), f"--wait-for-job-completion={name}"])
-        if done.returncode == 1 and "does not exist" in done.stdout + done.stderr:
+        """Waits for a workload to end; returns 0 if it has completed, and None if there is none."""
+        done = self._console.ask(["xpk", "workload", "list", *self._place, f"--wait-for-job-completion={name}"])
+        said = done.stdout + done.stderr
+        if done.returncode == 1 and "does not exist" in said:
             return None
         if done.returncode not in (0, _NOT_COMPLETED):
-            raise Failed(f"xpk: {error_line(done.stdout + done.stderr)}", done.returncode)
+            raise Failed(f"xpk: {error_line(said)}", done.returncode)
         return done.returncode
-
-    def _place(self) -> list[str]:
-        return [f"--cluster={self._options.cluster}", f"--zone={self._options.zone}"]
-
-
-def _logs(name: str) -> list[str]:
-    """The command that prints what the pods of a workload have printed."""
-    return ["kubectl", "logs", f"--selector=xpk.google.com/workload={name}", "--tail=500", "--max-log-requests=100"]
-
-
-def _name(training: Training) -> str:
-    """The name of a run's workload: at most 28 small letters, digits and dashes."""
-    word = re.search(r"[a-z][a-z0-9]*", training.experiment.lower())
-    return f"{word[0][:16] if word else 'run'}-{training.digest}"

@@ -28,7 +28,7 @@ class Local(Platform):
         self.num_devices = options.processes * options.devices if options.devices else None
 
     def train(self, training: Training, slot: int) -> None:
-        """Starts all processes, and stops all when one fails."""
+        """Starts all processes, and waits for them."""
         coordinator, processes, commands = f"127.0.0.1:{_free_port()}", self._options.processes, {}
         for process in range(processes):
             variables = []

@@ -15,24 +15,20 @@ from typing import IO
 from experiments.core.errors import UsageError
 
 USAGE = 2  # the exit status of a mistake that trying again does not help
-PATIENCE = 15.0  # seconds that the others have to end in, once one of several programs has failed
 _POLL = 0.1  # seconds
-_ERROR = re.compile(r"(?i)\[?error\b|[\w.]*(Error|Exception|Interrupt)\b|.*\berror:")
-_OF_JAX = re.compile(r"[EF]\d{4} \d\d:\d\d:\d\d")  # of its threads, after the error that ends the program
-# gcloud or srun says that the first program of several has failed; the others fail after it, for that.
-_ONE_FAILED = re.compile(
-    r"##### Command execution on worker \d+ failed|srun: error: .*\btasks? \d.*: Exited|slurmstepd:"
+# After the number that gcloud or srun puts in front of the lines of a process.
+_ERROR = re.compile(r"(?i)(\d+: |\[\d+\] )?(\[?error\b|[\w.]*(Error|Exception|Interrupt)\b|.*\berror:)")
+# Answers of gcloud after which another try is useless; other failures, such as a lost network, may pass.
+MISTAKE = re.compile(
+    r"PERMISSION_DENIED|INVALID_ARGUMENT|UNAUTHENTICATED|UNIMPLEMENTED|NOT_FOUND"
+    r"|invalid_grant|reauthentication|active account|required property",
+    re.I,
 )
-_NUMBER_OF_PROCESS = re.compile(r"^(\d+: |\[\d+\] )")
+_ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
 
 
 class Failed(Exception):
-    """A program, or a run, has failed: the reason, in a line.
-
-    Attributes:
-      status: the exit status.
-      again: whether another attempt may help.
-    """
+    """A program, or a run, has failed: the reason in a line, the exit status, and whether to try `again` may help."""
 
     def __init__(self, reason: str, status: int = 1, *, again: bool = True):
         super().__init__(reason)
@@ -48,21 +44,16 @@ class Stopped(Exception):
 
 
 class Console:
-    """Starts programs and prints lines, for all threads.
-
-    Attributes:
-      dry_run: print the commands, and do nothing.
-      stopping: set when the launcher is to stop; from then on nothing is started, and runs are asked to end.
-    """
+    """Starts programs and prints lines, for all threads; in a dry run it prints the commands, and does nothing."""
 
     def __init__(self, *, dry_run: bool = False):
-        self.dry_run, self.stopping = dry_run, threading.Event()
-        self._lock = threading.RLock()  # a signal may come while it is held
+        self.dry_run = dry_run
+        self.stopping = threading.Event()  # from then on nothing is started, and runs are asked to end
 
     def say(self, line: str) -> None:
         """Prints a line whole. A closed output does not stop the launcher."""
-        with self._lock, contextlib.suppress(OSError):
-            print(line, flush=True)
+        with contextlib.suppress(OSError):
+            print(f"{line}\n", end="", flush=True)
 
     def wait(self, seconds: float) -> None:
         """Waits, unless the launcher is to stop."""
@@ -70,12 +61,7 @@ class Console:
             raise Stopped
 
     def ask(self, command: Sequence[str], *, last: bool = False) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end and returns what it printed; in a dry run, prints the command instead.
-
-        Args:
-          command: and its arguments.
-          last: run it even though the launcher is to stop.
-        """
+        """Runs a command to its end and returns what it printed; a `last` one even though the launcher is to stop."""
         if self.dry_run:
             self.say(shlex.join(command))
             return subprocess.CompletedProcess(command, 0, "", "")
@@ -88,31 +74,32 @@ class Console:
                 break
             except subprocess.TimeoutExpired:
                 if self.stopping.is_set() and not last:
-                    _send(process, signal.SIGTERM)
+                    _send(process)
         if not last:
             self.wait(0)
-        return subprocess.CompletedProcess(command, _status(process.returncode), out, err)
+        return subprocess.CompletedProcess(command, _status(process), out, err)
 
-    def do(self, command: Sequence[str]) -> None:
-        """Runs a command that must succeed.
+    def do(self, command: Sequence[str], what: str = "", *, last: bool = False, may_lack: bool = False) -> str:
+        """Runs a command that must succeed, or `may_lack` what it asks about; returns what it printed on stdout.
 
         Raises:
-          Failed: it does not.
+          Failed: it fails otherwise; the reason says `what` could not be done.
         """
-        done = self.ask(command)
-        if done.returncode:
-            raise Failed(f"{command[0]}: {error_line(done.stderr + done.stdout)}", done.returncode)
+        done = self.ask(command, last=last)
+        if done.returncode and not (may_lack and _ABSENT.search(done.stderr)):
+            again = done.returncode != USAGE and not MISTAKE.search(done.stderr)
+            reason = f"{what or command[0]}: {error_line(done.stderr + done.stdout)}"
+            raise Failed(reason, done.returncode, again=again)
+        return done.stdout
 
     def run(self, commands: Mapping[str, Sequence[str]], logs: Path, halt: Callable[[], None] = lambda: None) -> None:
-        """Runs programs that are parts of one run to their end: when one fails, the others are stopped.
+        """Runs programs that are parts of one run to their end: when one fails, JAX ends the others within two minutes.
 
-        Args:
-          commands: by name; what NAME prints is appended to NAME.log.
-          logs: the directory of these files.
-          halt: asks what the programs have started elsewhere to end, when the launcher is to stop.
+        What the command NAME prints is appended to NAME.log in `logs`. When the launcher is to stop, `halt` asks what
+        the programs have started elsewhere to end.
 
         Raises:
-          Failed: with the worst exit status of those that failed, and the last error of the first of them.
+          Failed: with the worst exit status of those that failed, and the error of the first of them.
           Stopped: the launcher is to stop; all have ended.
         """
         if self.dry_run:
@@ -124,48 +111,33 @@ class Console:
         begins, processes = {}, {}
         for name, command in commands.items():
             with (logs / f"{name}.log").open("ab") as file:
-                begins[name] = file.tell()
-                processes[name] = _begin(command, file, subprocess.STDOUT)
-
-        def running() -> list[subprocess.Popen[str]]:
-            return [process for process in processes.values() if process.poll() is None]
-
-        def failed() -> dict[str, int]:
-            return {name: _status(process.returncode) for name, process in processes.items() if process.poll()}
-
-        while running() and not failed() and not self.stopping.is_set():
-            time.sleep(_POLL)
-        failures, stopping = failed(), self.stopping.is_set()
-        if stopping:
-            halt()
-        for process in running():
-            _send(process, signal.SIGTERM)
-        deadline = time.monotonic() + PATIENCE
-        while left := running():
-            if not stopping and time.monotonic() > deadline:  # they may wait for the one that failed
-                for process in left:
-                    _send(process, signal.SIGKILL)
+                begins[name], processes[name] = file.tell(), _begin(command, file, subprocess.STDOUT)
+        stopping, statuses = False, dict[str, int]()  # the first to end first
+        while len(statuses) < len(processes):
+            left = {name: process for name, process in processes.items() if name not in statuses}
+            statuses |= {name: _status(process) for name, process in left.items() if process.poll() is not None}
+            if self.stopping.is_set() and not stopping:
+                stopping = True
+                halt()
+                for process in left.values():
+                    _send(process)
             time.sleep(_POLL)
         if stopping:
             raise Stopped
-        for name, status in failures.items():
-            log = logs / f"{name}.log"
+        for name in filter(statuses.get, statuses):
+            log, worst = logs / f"{name}.log", max(statuses.values())
             said = error_line(log.read_bytes()[begins[name] :].decode(errors="replace"))
-            worst = max(failures.values())
-            raise Failed(f"{name}: exit status {status}: {said}; log: {log}", worst, again=worst != USAGE)
+            reason = f"{name}: exit status {statuses[name]}: {said}; log: {log}"
+            raise Failed(reason, worst, again=worst != USAGE)
 
 
 def error_line(text: str) -> str:
-    """The line of an output that says why the program failed: its last error, or its last line.
+    """The line of an output that says why the program failed: its first error, which others follow from; else its last.
 
-    Args:
-      text: the output; of several processes, each line may have the number of its process in front.
+    An exception may have another as its cause, which is then the line.
     """
-    lines = [_NUMBER_OF_PROCESS.sub("", line.strip()) for line in text.splitlines() if line.strip()]
-    errors = [number for number, line in enumerate(lines) if _ERROR.match(line) and not _OF_JAX.match(line)]
-    end = next((number for number, line in enumerate(lines) if _ONE_FAILED.match(line)), len(lines))
-    first = [number for number in errors if number < end]
-    return lines[(first or errors or [-1])[-1]] if lines else "it said nothing"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next(filter(_ERROR.match, lines), lines[-1] if lines else "it said nothing")
 
 
 def _begin(command: Sequence[str], stdout: int | IO[bytes], stderr: int) -> subprocess.Popen[str]:
@@ -183,12 +155,12 @@ def _begin(command: Sequence[str], stdout: int | IO[bytes], stderr: int) -> subp
         raise UsageError(f"there is no program {command[0]!r} here: see scripts/launch/README.md") from error
 
 
-def _status(returncode: int) -> int:
+def _status(process: subprocess.Popen[str]) -> int:
     """An exit status as shells have it: 128 + N where signal N has ended a program."""
-    return 128 - returncode if returncode < 0 else returncode
+    return 128 - process.returncode if process.returncode < 0 else process.returncode
 
 
-def _send(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Sends a signal to a process and all that it has started."""
+def _send(process: subprocess.Popen[str]) -> None:
+    """Asks a process, and all that it has started, to end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGTERM)

@@ -2,8 +2,8 @@
 
 import argparse
 import queue
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from experiments.core.errors import UsageError
 from scripts.launch import state
@@ -14,7 +14,7 @@ LONGEST_PAUSE = 1800.0  # seconds
 
 
 class Platform:
-    """Machines that train.
+    """Machines that train runs, `--jobs` of them at a time, each in a slot of its own.
 
     Attributes:
       retries: attempts in a row without progress that a run may have besides the first, unless the user says otherwise.
@@ -32,6 +32,7 @@ class Platform:
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console
+        self._left: queue.SimpleQueue[Training] = queue.SimpleQueue()
 
     def prepare(self) -> None:
         """Does once what all runs need."""
@@ -51,103 +52,79 @@ class Platform:
         """Gives the machine of a slot without runs back, or names it if it stays; returns False if that fails."""
         return True
 
-
-class Scheduler:
-    """One invocation of the launcher."""
-
-    def __init__(self, machines: Platform, console: Console, options: argparse.Namespace):
-        self._platform, self._console, self._options = machines, console, options
-        self._retries = machines.retries if options.retries is None else options.retries
-        self._status = 0
-        self._mistake: UsageError | None = None  # the first
-        self._left: queue.SimpleQueue[Training] = queue.SimpleQueue()
-
     def go(self, trainings: Sequence[Training]) -> int:
-        """Trains runs, `--jobs` at a time; returns the worst exit status of those that failed.
+        """Trains runs; returns the worst exit status of those that failed.
 
         Raises:
           UsageError: the user has to correct something first.
           Stopped: the launcher was asked to stop; runs have saved and ended, or go on if they were submitted.
         """
-        jobs = self._options.jobs
-        self._platform.prepare()
+        slots = range(self._options.jobs)
+        self.prepare()
         if self._console.dry_run:  # one after the other, so that what is printed can be read
             for number, training in enumerate(trainings):
-                self._platform.train(training, number % jobs)
-            for slot in range(jobs):
-                self._platform.release(slot, keep=False)
+                self.train(training, number % len(slots))
+            for slot in slots:
+                self.release(slot, keep=False)
             return 0
         for training in trainings:
             self._left.put(training)
         # Also for slots without a run: an earlier launcher may have died before it gave their machines back.
-        threads = [threading.Thread(target=self._work, args=(slot,)) for slot in range(jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self._mistake:
-            raise self._mistake
+        with ThreadPoolExecutor(len(slots)) as pool:
+            statuses = list(pool.map(self._work, slots))
         if self._console.stopping.is_set():
             raise Stopped
-        return self._status
+        return max(statuses)
 
-    def _work(self, slot: int) -> None:
+    def _work(self, slot: int) -> int:
+        """Trains runs one after the other on the machine of a slot, and gives it back; returns the worst status."""
+        worst = 0
         try:
             while True:
-                self._train(self._left.get_nowait(), slot)
-        except (queue.Empty, Stopped, Unusable):
+                worst = max(worst, self._train(self._left.get_nowait(), slot))
+        except (queue.Empty, Stopped):
             pass
-        except UsageError as error:  # the same for all
-            self._mistake = self._mistake or error
+        except Unusable as error:
+            worst = max(worst, error.status)
+        except UsageError:  # the same for all
             self._console.stopping.set()
-        # A machine that nobody needs any more does not wait for the other slots.
-        if not self._platform.release(slot, keep=self._console.stopping.is_set() and not self._mistake):
-            self._status = max(self._status, 1)
+            raise
+        finally:  # a machine that nobody needs any more does not wait for the other slots
+            released = self.release(slot, keep=self._console.stopping.is_set())
+        return worst if released else max(worst, 1)
 
-    def _train(self, training: Training, slot: int) -> None:
-        failures, rows, reason, pause = 0, state.num_rows(training), "", 0.0
+    def _train(self, training: Training, slot: int) -> int:
+        """Tries to train a run until it is done or that is no use; returns the exit status of the last attempt."""
+        console = self._console
+        failures, reached, reason, pause = 0, state.reached(training)[0], "", 0.0
         while True:
-            if self._console.stopping.wait(pause):
-                self._record(training, state.TO_DO, reason)
-                raise Stopped
             try:
-                self._attempt(training, slot, reason, "resumes" if rows else "starts")
-                return
+                console.wait(pause)
+                state.record(training, state.SUBMITTED if self.submits else state.RUNNING, reason)
+                verb = "starts" if reached < 0 else "resumes"
+                console.say(f"{training.label}: {verb}, in {training.workdir}; logs: {training.logs}")
+                self.train(training, slot)
+                if (end := state.read(training)).word == state.DONE:
+                    console.say(f"{training.label}: done")
+                    return 0
+                failed = Failed(f"it ended before it was done ({end.reached or 'at the start'}); logs: {training.logs}")
             except Stopped:
-                if not self._platform.submits:
-                    self._record(training, state.TO_DO, reason)
+                if not self.submits:
+                    state.record(training, state.TO_DO, reason)
                 raise
-            except UsageError as error:
-                self._record(training, state.FAILED, str(error))
+            except UsageError:
                 raise
             except Exception as error:  # of whatever kind, for example of a bucket that cannot be reached
                 failed = error if isinstance(error, Failed) else Failed(f"{type(error).__name__}: {error}")
-            reason, reached = str(failed), state.num_rows(training)
-            failures, rows = (1 if reached > rows else failures + 1), max(reached, rows)
-            if not failed.again or failures > self._retries:
-                self._status = max(self._status, failed.status)
-                self._record(training, state.FAILED, reason)
-                self._console.say(f"{training.label}: FAILED: {reason}")
+            reason, now = str(failed), state.reached(training)[0]
+            failures, reached = (1 if now > reached else failures + 1), max(now, reached)
+            retries = self.retries if self._options.retries is None else self._options.retries
+            if not failed.again or failures > retries:
+                state.record(training, state.FAILED, reason)
+                console.say(f"{training.label}: FAILED: {reason}")
                 if isinstance(failed, Unusable):
                     raise failed
-                return
+                return failed.status
             pause = min(self._options.pause_seconds * 2 ** (failures - 1), LONGEST_PAUSE)
-            what_next = f"attempt {failures} of {self._retries} more in {pause:.0f} s"
-            self._console.say(f"{training.label}: {reason}; {what_next}")
-            self._record(training, state.RUNNING, reason)
-
-    def _attempt(self, training: Training, slot: int, reason: str, verb: str) -> None:
-        self._record(training, state.RUNNING, reason, submitted=self._platform.submits)
-        self._console.say(f"{training.label}: {verb}, in {training.workdir}; logs: {training.logs}")
-        self._platform.train(training, slot)
-        if (now := state.read(training)).word != state.DONE:
-            raise Failed(f"it ended before it was done ({now.reached or 'at the start'}); logs: {training.logs}")
-        self._record(training, state.DONE, "")
-        self._console.say(f"{training.label}: done")
-
-    def _record(self, training: Training, word: str, reason: str, *, submitted: bool = False) -> None:
-        """Records a state for the table; a run does not fail because it cannot be written."""
-        try:
-            state.record(training, word, reason, submitted=submitted)
-        except Exception as error:
-            self._console.say(f"{training.label}: that it is {word!r} could not be recorded: {error}")
+            console.say(f"{training.label}: {reason}; attempt {failures} of {retries} more in {pause:.0f} s")
+            state.record(training, state.RUNNING, reason)

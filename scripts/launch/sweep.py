@@ -1,7 +1,7 @@
 """Sweeps: `config.lam.start=1e-4,1e-3` and `config.seeds=range(5)`, and the product of several.
 
-Values are separated by commas outside brackets and quotes, and taken as they are: `(0, 1),(2, 3)`
-are two values. `range(STOP)`, `range(START, STOP)` and `range(START, STOP, STEP)` stand for integers.
+Values are separated by commas outside brackets, and taken as they are: `(0, 1),(2, 3)` are two values. `range(...)`
+stands for integers, as in Python.
 """
 
 import hashlib
@@ -11,10 +11,7 @@ from collections.abc import Sequence
 
 from experiments.core.errors import UsageError
 
-Axis = tuple[str, list[str]]  # a field, such as config.lam, and its values
 Point = tuple[str, tuple[str, ...]]  # a name, which is that of its directory, and overrides
-
-_CLOSING = {"(": ")", "[": "]", "{": "}", "'": "'", '"': '"'}
 
 
 def points(sweeps: Sequence[str]) -> list[Point]:
@@ -23,63 +20,36 @@ def points(sweeps: Sequence[str]) -> list[Point]:
     Raises:
       UsageError: a sweep is not of the form FIELD=VALUES, or gives a field or a value twice.
     """
-    axes = [_axis(sweep) for sweep in sweeps]
-    fields = [field for field, _ in axes]
-    for field in fields:
-        if fields.count(field) > 1:
-            raise UsageError(f"--sweep: {field} is given twice")
+    axes = dict(map(_axis, sweeps))
+    if len(axes) < len(sweeps):
+        raise UsageError("--sweep: a field is given twice")
     found = []
-    for values in itertools.product(*(values for _, values in axes)):
-        chosen = list(zip(fields, values, strict=True))
-        found.append((_name(chosen, fields), tuple(f"--{field}={value}" for field, value in chosen)))
+    for values in itertools.product(*axes.values()):
+        chosen = list(zip(axes, values, strict=True))
+        name = ",".join(f"{field.removeprefix('config.')}={_plain(value)}" for field, value in chosen)
+        found.append((name, tuple(f"--{field}={value}" for field, value in chosen)))
     return found
 
 
-def _axis(sweep: str) -> Axis:
-    field, equals, values = sweep.partition("=")
-    field = field.strip().removeprefix("--")
-    if not equals or not re.fullmatch(r"config(\.\w+)+", field):
+def _axis(sweep: str) -> tuple[str, list[str]]:
+    """A field, such as config.lam, and its values."""
+    field, _, text = sweep.strip().removeprefix("--").partition("=")
+    values = [value.strip() for value in re.split(r",(?![^(\[]*[)\]])", text)]
+    if integers := re.fullmatch(r"range\(([-\d, ]+)\)", text.strip()):
+        try:
+            values = [str(value) for value in range(*map(int, integers[1].split(",")))]
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"--sweep={sweep!r}: {error}") from error
+    closed = all(value.count(left) == value.count(right) for value in values for left, right in ("()", "[]"))
+    named = re.fullmatch(r"config(\.\w+)+", field)
+    if not (named and closed and values and all(values) and text.isprintable()):
         raise UsageError(f"--sweep={sweep!r} is not of the form config.FIELD=VALUE,VALUE,...")
-    integers = _range(values)
-    parsed = _split(values) if integers is None else integers
-    if not parsed or len(set(parsed)) < len(parsed) or "" in parsed:
-        raise UsageError(f"--sweep={sweep!r}: there must be values, which differ, and none may be empty")
-    return field, parsed
+    if len(set(values)) < len(values):
+        raise UsageError(f"--sweep={sweep!r} has a value twice")
+    return field, values
 
 
-def _range(values: str) -> list[str] | None:
-    match = re.fullmatch(r"\s*range\(\s*(-?\d+(?:\s*,\s*-?\d+){0,2})\s*\)\s*", values)
-    try:
-        return [str(value) for value in range(*map(int, match[1].split(",")))] if match else None
-    except ValueError as error:  # a step of 0
-        raise UsageError(f"--sweep: {values}: {error}") from error
-
-
-def _split(values: str) -> list[str]:
-    parts, expected = [""], ""  # closing brackets, or a quote, that are to come, the next one last
-    for character in values:
-        quoted = expected[-1:] in ("'", '"')
-        if character == "," and not expected:
-            parts.append("")
-            continue
-        parts[-1] += character
-        if character == expected[-1:]:
-            expected = expected[:-1]
-        elif not quoted:
-            expected += _CLOSING.get(character, "")
-    if expected:
-        raise UsageError(f"--sweep: {values}: a {expected[-1]} is missing")
-    return [part.strip() for part in parts]
-
-
-def _name(chosen: Sequence[tuple[str, str]], fields: Sequence[str]) -> str:
-    """`lam.start=1e-3,p=2`: as much of the fields as tells them apart, and values in characters that need no quotes."""
-    parts = []
-    for field, value in chosen:
-        plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", value).strip("_")
-        if plain != value:  # another value may look the same
-            plain = f"{plain[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:4]}".lstrip("-")
-        short = field.rpartition(".")[2]
-        unique = sum(other.rpartition(".")[2] == short for other in fields) == 1
-        parts.append(f"{short if unique else field.removeprefix('config.')}={plain}")
-    return ",".join(parts)
+def _plain(value: str) -> str:
+    """A value in characters that need no quotes, with a digest where another value may look the same."""
+    plain = re.sub(r"[^A-Za-z0-9._+-]+", "_", value).strip("_")
+    return plain if plain == value else f"{plain[:40]}-{hashlib.sha256(value.encode()).hexdigest()[:4]}".lstrip("-")

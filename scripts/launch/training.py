@@ -11,23 +11,14 @@ LOGS = Path("runs/logs")  # of runs in buckets
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """One run.
+    """One run: an experiment with its config, in a workdir that is absolute or in a bucket."""
 
-    Attributes:
-      name: of the point of a sweep; empty for a run by itself.
-      experiment: `python -m experiments.EXPERIMENT` trains it.
-      config: path of the config file, with its variant.
-      workdir: absolute, or in a bucket.
-      overrides: further arguments, `--config.FIELD=VALUE`.
-      environment: variables to set, `NAME=VALUE`.
-    """
-
-    name: str
+    name: str  # of the point of a sweep; empty for a run by itself
     experiment: str
-    config: str
+    config: str  # path of the file, with its variant
     workdir: str
-    overrides: tuple[str, ...] = ()
-    environment: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # `--config.FIELD=VALUE`
+    environment: tuple[str, ...] = ()  # `NAME=VALUE`
 
     @property
     def arguments(self) -> list[str]:

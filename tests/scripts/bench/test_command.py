@@ -48,14 +48,12 @@ def test_sections_are_written_and_what_is_in_the_record_is_passed_over(measured,
     names, _ = measured
     results = f"--results={tmp_path}"
     assert command.main(["--only=steps", results]) == 0
-    assert "way a, median_ms 2, ratio_to other 0.5" in capsys.readouterr().out
+    assert "'median_ms': 2.0, 'ratio_to': {'other': 0.5}" in capsys.readouterr().out
     assert command.main(["--device", results]) == 0
     assert names == ["a", "b", "c"]
     record = json.loads((tmp_path / "gpu-nvidia-h200.json").read_text())
     assert set(record) == {"steps", "masks"}
     assert record["steps"]["settings"] == {"scale": "device"}
-    assert command.main(["--again", "--only=masks", results]) == 0
-    assert names == ["a", "b", "c", "c"]
 
 
 def test_a_case_that_fails_is_recorded_and_the_others_are_measured(measured, tmp_path, capsys):
@@ -73,7 +71,7 @@ def test_nothing_is_begun_that_could_end_too_late(measured, tmp_path, capsys):
     names, _ = measured
     assert command.main(["--minutes=3", f"--results={tmp_path}"]) == 0
     assert names == []
-    assert "no time was left for steps, a (4 minutes)" in capsys.readouterr().out
+    assert "no time is left for steps, a (4 minutes)" in capsys.readouterr().out
 
 
 def test_small_sizes_are_kept_nowhere_unless_it_is_said_where(measured, tmp_path, monkeypatch):
@@ -93,8 +91,6 @@ def test_sizes_of_a_device_are_not_tried_on_a_cpu(measured, monkeypatch, tmp_pat
     assert names == ["a", "b", "c"]
 
 
-def test_an_unknown_section_is_one_clear_line(measured, capsys):
-    with pytest.raises(SystemExit) as exited:
+def test_an_unknown_section_is_one_clear_line(measured):
+    with pytest.raises(UsageError, match="--only: unknown kitchen; known: steps, masks"):
         command.main(["--only=steps,kitchen"])
-    assert exited.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1].endswith("--only: unknown kitchen; known: steps, masks")

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -123,9 +124,11 @@ def test_equations_are_those_of_inner_programs_too():
 
 
 def test_programs_and_memory_are_counted(monkeypatch):
-    (row,) = masks._program("lax.top_k", Contest())["programs"]
-    assert (row["program"], row["mode"], row["lam"], row["equations"]) == ("lax.top_k", FORWARD, "known", 1)
-    assert min(row[part] for part in ("traced_s", "lowered_s", "compiled_s")) > 0
+    monkeypatch.setattr(masks, "ops", SimpleNamespace(scale=lambda x, k, lam, p: k * lam * x))  # soon compiled
+    rows = masks._program("scale p=2", Contest())["programs"]
+    assert [(row["lam"], row["mode"]) for row in rows] == [(way, mode) for way in ("known", "traced") for mode in MODES]
+    assert [row["equations"] for row in rows][::2] == [1, 2]  # of k and lam that are traced, one more
+    assert min(row[part] for row in rows for part in ("traced_s", "lowered_s", "compiled_s")) > 0
     monkeypatch.setattr(contestants, "operators", lambda lams: {"double": lambda x, k: 2 * x})  # soon compiled
     (row,) = masks._memory("double", 20_000, Contest())["memory"]
     assert row[FORWARD]["compiled"] == 1

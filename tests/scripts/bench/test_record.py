@@ -44,16 +44,15 @@ def test_a_section_goes_on_where_it_was_and_is_read_under_its_name_when_it_is_wh
 
 
 @pytest.mark.parametrize(
-    ("changed", "settings", "again"),
+    ("changed", "settings"),
     [
-        ({"code": "abd"}, SETTINGS, False),
-        ({"devices": {"platform": "cpu", "kind": "x"}}, SETTINGS, False),
-        ({}, {"sizes": (1, 3)}, False),
-        ({}, SETTINGS, True),
+        ({"code": "abd"}, SETTINGS),
+        ({"devices": {"platform": "cpu", "kind": "x"}}, SETTINGS),
+        ({}, {"sizes": (1, 3)}),
     ],
 )
-def test_what_was_measured_otherwise_does_not_count(path, changed, settings, again):
+def test_what_was_measured_otherwise_does_not_count(path, changed, settings):
     section = record.begin(path, "masks", HERE, SETTINGS)
     record.add(section, "one", {})
     record.write(path, "masks", section)
-    assert record.begin(path, "masks", HERE | changed, settings, again)["measured"] == []
+    assert record.begin(path, "masks", HERE | changed, settings)["measured"] == []

@@ -1,4 +1,4 @@
-"""A cloud without machines: `gcloud`, `xpk`, `kubectl` and `sbatch` answer from memory, and fail as they are told to.
+"""A cloud without machines: `gcloud`, `xpk` and `sbatch` answer from memory, and fail as they are told to.
 
 The launcher's own functions start a tiny shell program in the place of each, which prints the answer.
 """
@@ -11,7 +11,7 @@ from collections import defaultdict
 from experiments.core.record.files import absolute
 from scripts.launch import process
 
-_PROGRAMS = ("gcloud", "xpk", "kubectl", "sbatch")
+_PROGRAMS = ("gcloud", "xpk", "sbatch")
 HANG = "hang"  # of a training command: it runs until it is asked to end
 
 
@@ -79,7 +79,7 @@ class Cloud:
                 if kind == "tpu-vm"
                 else {"state": outcome or {"state": "ACTIVE"}, "tpu": {"nodeSpec": [{"node": node}]}}
             )
-        elif verb == "ssh" and "--config=" in rest[-2]:
+        elif verb == "ssh" and "--config=" in flag(rest, "command"):
             if self.next("preempt"):
                 at_once = isinstance(self.things[name]["state"], str)
                 self.things[name]["state"] = "PREEMPTED" if at_once else {"state": "SUSPENDED"}
@@ -107,15 +107,8 @@ class Cloud:
         elif verb == "delete":
             del self.things[name]
         elif "status" not in self.things[name]:
-            status, said, _ = self.train(self.things[name]["command"])
-            if status == HANG:
-                return HANG, "", ""
-            self.things[name] |= {"status": 125 if status else 0, "said": said}
+            self.things[name]["status"] = 125 if self.train(self.things[name]["command"])[0] else 0
         return self.things.get(name, {}).get("status", 0), "[XPK] ...", ""
-
-    def kubectl(self, arguments):
-        """The output of the pods of a workload."""
-        return 0, self.things[flag(arguments, "selector").split("=")[1]]["said"], ""
 
     def sbatch(self, arguments):
         """A job, which runs at once; what it prints is here printed by sbatch."""

@@ -19,7 +19,8 @@ LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
         ([*LOCAL, "--", "--workdir=/a"], "override '--workdir=/a' is not of the form --config.FIELD=VALUE"),
         ([*LOCAL, "--compile_first"], "--compile_first is for TPUs: local names none to compile for"),
         ([*TPU, "--workdir=/a"], "--workdir=/a: queued-resource needs one in a bucket, gs://BUCKET/..."),
-        ([*TPU, "--workdir=gs://b/r", "--config=/a.py"], "--config=/a.py must be relative to the repository, which "),
+        ([*TPU, "--workdir=gs://b/r", "--commit=HEAD", "--config=/a.py"], "--config=/a.py: there is no such file in "),
+        ([*LOCAL, "--", "--config.a=b\nc"], "override '--config.a=b\\nc' is not of the form --config.FIELD=VALUE, in "),
         ([*TPU, "--workdir=gs://b/r", "--type=x-1"], "--type=x-1 is not allowed: it must be of v4, v5litepod, v5p, "),
     ],
 )

@@ -40,8 +40,8 @@ def test_a_job_that_fails_or_is_refused_is_submitted_again_and_a_mistake_is_not(
     assert status == 2
     assert len(cloud.calls) == 3
     assert "QOSMaxSubmitJobPerUserLimit; log: " in out
-    assert f"job: exit status 1: ValueError: a reason; log: {tmp_path}/50%done/logs/job.log; attempt 1 of 3" in out
-    assert "FAILED: job: exit status 2: error: config.p=9 is not allowed" in out
+    assert f"job: exit status 1: 0: ValueError: a reason; log: {tmp_path}/50%done/logs/job.log; attempt 1 of 3" in out
+    assert "FAILED: job: exit status 2: 0: error: config.p=9 is not allowed" in out
 
 
 @pytest.mark.parametrize("when", ["running", "pausing"])
@@ -60,7 +60,7 @@ def test_ctrl_c_leaves_a_job_that_runs_and_submits_no_other(cloud, launch, tmp_p
     assert status == 0
     assert "run it again and it resumes" in out
     assert len(cloud.calls) == 1
-    assert re.search(r"mnist_pruning +" + ("to do +job: .*QOSMax" if when == "pausing" else "running"), out)
+    assert re.search(r"mnist_pruning +" + ("to do +job: .*QOSMax" if when == "pausing" else "submitted"), out)
 
 
 def test_tasks_have_the_processors_that_sbatch_was_asked_for(tmp_path):

@@ -30,32 +30,32 @@ def test_a_run_is_done_by_its_summary_and_files_that_are_damaged_are_named(train
         content = (tmp_path / name).read_text()
         (tmp_path / name).write_text("{\n")
         assert state.read(training) == state.State(state.DONE, "")
-        assert state.num_rows(training) == 1
+        assert state.reached(training) == (-1, "")
         (tmp_path / name).write_text(content)
     (tmp_path / "summary.json").write_text("{")
     found = state.read(training)
     assert (found.word, found.reached) == (state.FAILED, "epoch 0/4")
     assert "summary.json is damaged (no JSON: " in found.reason
     (tmp_path / "summary.json").unlink()
-    for content in ("{", "[]", '{"state": "running"}', '{"state": "running", "launcher": {}}'):
+    for content in ("{", "[]"):
         (tmp_path / "launch.json").write_text(content)
         with pytest.raises(DamagedError, match=r"launch\.json is damaged \(.*\): remove it, if no launcher"):
             state.read(training)
 
 
 @pytest.mark.parametrize(
-    ("launcher", "submitted", "held", "word"),
+    ("host", "pid", "recorded", "held", "word"),
     [
-        ({"host": platform.node(), "pid": os.getppid()}, False, True, state.RUNNING),
-        ({"host": "elsewhere", "pid": 1}, False, True, state.RUNNING),
-        ({"host": platform.node(), "pid": GONE}, False, False, state.TO_DO),
-        ({"host": platform.node(), "pid": GONE}, True, False, state.RUNNING),
-        ({"host": platform.node(), "pid": os.getpid()}, False, False, state.TO_DO),
+        (platform.node(), os.getppid(), state.RUNNING, True, state.RUNNING),
+        ("elsewhere", 1, state.RUNNING, True, state.RUNNING),
+        (platform.node(), GONE, state.RUNNING, False, state.TO_DO),
+        (platform.node(), GONE, state.SUBMITTED, False, state.SUBMITTED),
+        (platform.node(), os.getpid(), state.RUNNING, False, state.TO_DO),
     ],
 )
-def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_path, launcher, submitted, held, word):
+def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_path, host, pid, recorded, held, word):
     (tmp_path / "summary.json").unlink()
-    record = {"state": "running", "reason": "no quota", "submitted": submitted, "launcher": launcher}
+    record = {"state": recorded, "reason": "no quota", "host": host, "pid": pid}
     (tmp_path / "launch.json").write_text(json.dumps(record))
     assert bool(state.holder(training)) is held
     assert state.read(training) == state.State(word, "epoch 0/4", "no quota")
