@@ -36,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--type", required=True, help="as gcloud's --accelerator-type, for example v5litepod-16")
     create_help = "for gcloud's create, for example --spot; repeatable"
     add("--create_flag", action="append", default=[], metavar="FLAG", help=create_help)
+    add("--internal_ip", action="store_true", help="connect to internal addresses, the only ones of some projects")
     delete_help = "delete a TPU that was lost, to ask for it again, and each once no run is left for it"
     add("--delete", action="store_true", help=delete_help)
     code.add_options(parser)
@@ -157,7 +158,8 @@ class Tpu(Platform):
 
     def _on_all(self, program: str, *arguments: str) -> list[str]:
         flags = [f"--{program}-flag={flag}" for flag in _KEEP_ALIVE]
-        return self._gcloud("tpu-vm", program, *arguments, "--worker=all", *flags)
+        address = ["--internal-ip"] if self._options.internal_ip else []
+        return self._gcloud("tpu-vm", program, *arguments, "--worker=all", *address, *flags)
 
     def _tpus(self, *arguments: str) -> list[str]:
         return self._gcloud("queued-resources" if self.queued else "tpu-vm", *arguments)
