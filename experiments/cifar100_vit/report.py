@@ -124,14 +124,15 @@ def test_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     references = PRESENTATION.references(runs)
     columns: markdown.Columns = {f"top-{k}": markdown.value(f"test_accuracy/{k}") for k in SHOWN_K}
     for k in PAIRED_K:
-        worth = functools.partial(_is_right, k)
-        columns[f"top-{k} minus cross-entropy"] = markdown.over(references, f"test_accuracy/{k}", worth=worth)
+        columns[f"top-{k} minus cross-entropy"] = markdown.minus_reference(
+            references, f"test_accuracy/{k}", per_example=functools.partial(_accuracy_of_images, k)
+        )
     return markdown.rows(map(_first, runs), runs, columns | _MEAN)
 
 
-def _is_right(k: int, kept: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The top-k accuracy of each image, in %."""
-    return 100.0 * (kept[RANK] < k)
+def _accuracy_of_images(k: int, examples: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the top-k accuracy of each image, 0 or 100 %, [S, N]."""
+    return 100.0 * (examples[RANK] < k)
 
 
 def _first(run: Run) -> markdown.Cells:

@@ -169,11 +169,11 @@ def test_rows(final: Sequence[Run]) -> list[markdown.Cells]:
     hards = PRESENTATION.references(final)
     columns: markdown.Columns = {
         "precision-at-1, %": markdown.value(_METRIC),
-        "minus hard": markdown.over(hards, _METRIC),
-        "detectable": markdown.power(hards, _METRIC),
+        "minus hard": markdown.minus_reference(hards, _METRIC),
+        "detectable": markdown.detectable_difference(hards, _METRIC),
         **{name: markdown.value(functools.partial(_routing, metric)) for name, metric in _ROUTING.items()},
         "stability, %": markdown.value(_stability),
-        "stability minus hard": markdown.over(hards, _stability),
+        "stability minus hard": markdown.minus_reference(hards, _stability),
     }
     return markdown.rows(router_cells(PRESENTATION, final), final, columns)
 

@@ -143,9 +143,9 @@ def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
 
     columns: markdown.Columns = {
         "loss, %": markdown.value("test_loss"),
-        "excess": markdown.over(_references(final, BEST), "test_loss"),
-        "minus hard": markdown.over(hard, "test_loss"),
-        "detectable": markdown.power(hard, "test_loss"),
+        "excess": markdown.minus_reference(_references(final, BEST), "test_loss"),
+        "minus hard": markdown.minus_reference(hard, "test_loss"),
+        "detectable": markdown.detectable_difference(hard, "test_loss"),
         "recovered, %": markdown.value("test_recovery"),
         "steps to 90 %": steps,
         "tokens of an expert": markdown.value("test_router/support"),
