@@ -89,8 +89,8 @@ def method(fields: Fields) -> str:
     return ", ".join(parts)
 
 
-def far(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
-    """How far a hard router is: that of its score is nearest to a router with lam, that of the gates to all others."""
+def distance(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
+    """Ranks hard routers to compare with: a router with lam wants that of its own score, others that of the gates."""
     usual = ROUTERS["hard"].score
     wanted = fields["router.score"] if "router.lam" in KINDS.reads.get(fields["router.name"], ()) else usual
     return of_hard["router.score"] != wanted, of_hard["router.score"] != usual
@@ -116,7 +116,7 @@ PRESENTATION = Presentation(
         "router.lam.end": "lam at the end",
         "router.limit": "experts of a token at most",
     },
-    far=far,
+    distance=distance,
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 

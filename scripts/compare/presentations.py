@@ -2,7 +2,7 @@
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds, is_of
-from experiments.core.report.presentation import HOW, Presentation, written
+from experiments.core.report.presentation import EXECUTION_FIELDS, Presentation, written
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
@@ -21,12 +21,12 @@ def of(experiment: str) -> Presentation:
 def read(run: Run) -> Fields:
     """The fields of its config that the numbers of a run depend on, without its seeds."""
     fields = of(run.experiment).read(run.fields)
-    return {name: value for name, value in fields.items() if not is_of(name, HOW)}
+    return {name: value for name, value in fields.items() if not is_of(name, EXECUTION_FIELDS)}
 
 
 def check(run: Run) -> None:
     """Raises one of `UNREADABLE` if a run cannot be shown: its experiment does not know its method, or the like."""
-    if run.experiment in PRESENTATIONS and (reason := of(run.experiment).odd(run)):
+    if run.experiment in PRESENTATIONS and (reason := of(run.experiment).why_not_shown(run)):
         raise ValueError(reason)
     for name, value in read(run).items():
         written(name, value)
