@@ -127,7 +127,7 @@ def _minus(one: float | None, other: float | None) -> float | None:
 
 
 def _compared(run: Run, other: Run) -> Iterator[Numbers]:
-    """Yields differences of two runs' metrics at the same seeds, and the first epochs with the other's error at most."""
+    """Yields two runs' differences at the same seeds, and the first epochs with the other's error at most."""
     pairs = [(run.seeds.index(seed), other.seeds.index(seed)) for seed in run.seeds if seed in other.seeds]
     names = [(name, name) for name in run.metrics.keys() & other.metrics.keys() if _COMPARED.search(name)]
     hardened = "hardened_error" in run.metrics and "test_error" in other.metrics
