@@ -2,8 +2,8 @@
 
 Masks and gradients: rows of 400 standard normal scores, k = 28, and the derivative of a random sum of the mask. The
 gradient has a reference: that of the same sum of a hard mask in the mean over Gaussian noise of the same width,
-estimated from many samples, each smoothed in the noise of one entry (``noisy``). The quality of a gradient is how much a
-hard mask gains by a step along it. ``neighbours`` has the nearest neighbours.
+estimated from many samples, each smoothed in the noise of one entry (``noisy``). The quality of a gradient is how much
+a hard mask gains by a step along it. ``neighbours`` has the nearest neighbours.
 """
 
 from __future__ import annotations

@@ -12,14 +12,13 @@ from ops import baselines
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Gates whose expected density a multiplier drives to the target.
+    """Multiplies weights by gates whose expected density a multiplier drives to the target.
 
-    The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, with the
-    excess of its expected density over a target that falls from 1 to `density` (a gate once shut
-    hardly opens again, so the target must not be undershot). The loss descends in weights and
-    gates and ascends in `mu`. The gates learn by Adam, as in their paper: by SGD, each one's share
-    of the layer's density, 1 / n, would move it imperceptibly. The training density reported is
-    the fraction of deterministic gates that are not 0.
+    The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, where `excess` is its
+    expected density minus a target that falls from 1 to `density`. Training descends in weights and gates and ascends
+    in `mu`. The target falls slowly because a shut gate hardly opens again. The gates train by Adam, as in their paper:
+    by SGD a gate would hardly move, as its share of the layer's density is 1 / n. The reported training density is the
+    fraction of deterministic gates that are not 0.
     """
     del total_steps
     fields = config.hard_concrete
