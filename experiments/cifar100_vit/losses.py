@@ -127,9 +127,7 @@ def fine_tuning_loss(
 
     def in_float32(logits: jax.Array, labels: jax.Array) -> jax.Array:
         if kind.single_label and labels.shape != logits.shape[:-1]:
-            raise ValueError(
-                f"this loss is one of integer labels {logits.shape[:-1]}, got labels {labels.shape}"
-            )
+            raise ValueError(f"this loss is one of integer labels {logits.shape[:-1]}, got labels {labels.shape}")
         return kind.loss(logits.astype(np.promote_types(logits.dtype, np.float32)), labels, **read)
 
     return in_float32
