@@ -84,7 +84,7 @@ def _validate_exact(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
 
 def _validate_balance(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
     _validate_exact(fields, shape, num_experts)
-    require(fields.hard_after == 1, "router.hard_after", fields.hard_after, "1, as a plan needs a lam above 0")
+    require(fields.hard_after == 1, "router.hard_after", fields.hard_after, "1: a plan needs a lam above 0")
     least = num_experts * shape.k / shape.tokens
     allowed = f"at least {least:g}: {num_experts} experts of k={shape.k} for {shape.tokens} tokens"
     require(fields.limit >= least, "router.limit", fields.limit, allowed)
