@@ -32,7 +32,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """Returns the experiment for images and classes as `data` have them."""
-    require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature with one class for each image")
+    require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature of one class an image")
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
     pools = Pools(config.budget, network.pruned)
