@@ -78,7 +78,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     max_k = min(MAX_K, data.num_classes)
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        del key, progress
         value = loss_of(network.logits(params, batch["image"]), batch["label"]).mean()
         return value, {"loss": value}
 
@@ -88,7 +87,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return ops.topk_accuracy(logits, examples["label"], max_k)
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        del progress
         hits = correct(params, examples).astype(jnp.float32) * 100.0
         return {
             f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},

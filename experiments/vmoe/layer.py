@@ -72,10 +72,14 @@ class MoeLayer(nn.Module):
             # The dense dispatcher has no buffers and drops nothing.
             counted = by_group(unbounded)(routed) if self.dispatcher == "dense" else routed
             for name, value in by_group(measure)(counted).items():
-                self.sow(ROUTING, name, value, reduce_fn=_keep_new, init_fn=_no_value)
-            self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_keep_new, init_fn=_no_value)
-            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_keep_new, init_fn=_no_value)
+                self._keep(ROUTING, name, value)
+            self._keep(AUXILIARY, "loss", routed.auxiliary)
+            self._keep(ASSIGNED, "of_tokens", by_group(assigned)(counted))
         return y.reshape(images, per_image, width)
+
+    def _keep(self, collection: str, name: str, value: Array) -> None:
+        """Sows the last value of a name, without those before it."""
+        self.sow(collection, name, value, reduce_fn=lambda previous, new: new, init_fn=lambda: None)
 
     def router_logits(self, groups: Array, router: Router) -> Logits:
         """Tokens [G, S, D] to logits [G, S, E]."""
@@ -104,12 +108,3 @@ class MoeLayer(nn.Module):
 
 def _normalised(x: Array, axis: int) -> Array:
     return x * jax.lax.rsqrt(jnp.square(x).sum(axis=axis, keepdims=True) + 1e-6)
-
-
-def _no_value() -> None:
-    return None
-
-
-def _keep_new(previous: Array | None, new: Array) -> Array:
-    del previous
-    return new

@@ -64,7 +64,6 @@ def _validate_relaxed(fields: ConfigDict) -> None:
 
 
 def _validate_capacity(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
-    del fields, num_experts
     require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
 
 

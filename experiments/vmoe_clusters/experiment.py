@@ -97,7 +97,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return jnp.square(outputs - groups.targets).mean(axis=(1, 2)), routed
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        del key
         value = squared_error(params, sample(params, batch), progress)[0].mean()
         return value, {"loss": value}
 

@@ -56,7 +56,6 @@ class _Images(NamedTuple):
 
 def measure(name: str, settings: Settings, contest: Contest) -> Found:
     """Returns the test error in percent by seed, at the width that is best on validation, and all errors there."""
-    del contest
     base, training, validation, test = _data(settings)
 
     @jax.jit

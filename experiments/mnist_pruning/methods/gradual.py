@@ -25,7 +25,6 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def after_update(
         w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        del gradient
         step = jnp.round(progress * total_steps)
         due = (step == end) | ((step % fields.every == 0) & (step >= begin) & (step < end))
         k = kept(config, w.size)

@@ -9,24 +9,6 @@ from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_n
 from experiments.mnist_pruning.methods.schedules import DENSITY_SCHEDULES, FALLING
 
 
-def _dense(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Prunes nothing."""
-    del config, total_steps
-    return Method(weights=lambda vector, state, progress, key: vector)
-
-
-def _hard(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Keeps the hard top-k in magnitude; only kept entries have a gradient."""
-    del total_steps
-    return by_number(ops.hard_topk_mag, config)
-
-
-def _identity_straight_through(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Keeps the hard top-k in magnitude; all weights get the gradient of the identity (Bengio et al. 2013)."""
-    del total_steps
-    return by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config)
-
-
 def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     """Applies ST-3 (Vanderschueren and De Vleeschouwer 2022): a soft threshold with the gradient of the identity.
 
@@ -34,7 +16,6 @@ def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     `share` is the kept share of the sum of all magnitudes. Differs from the paper: each budget has one scale, while the
     authors' code has one for each unit.
     """
-    del total_steps
 
     def soft(w: jax.Array, k: jax.Array | int) -> jax.Array:
         kept_weights = ops.hard_topk_mag(w, k)
@@ -46,9 +27,17 @@ def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return by_number(soft, config)
 
 
-DENSE = PruningMethod(_dense)
-HARD = PruningMethod(_hard, reads=FALLING, density_schedules=DENSITY_SCHEDULES)
+DENSE = PruningMethod(lambda config, total_steps: Method(lambda w, state, progress, key: w))
+# Only kept entries have a gradient.
+HARD = PruningMethod(
+    lambda config, total_steps: by_number(ops.hard_topk_mag, config),
+    reads=FALLING,
+    density_schedules=DENSITY_SCHEDULES,
+)
+# All weights have the gradient of the identity (Bengio et al. 2013).
 IDENTITY_STRAIGHT_THROUGH = PruningMethod(
-    _identity_straight_through, reads=FALLING, density_schedules=DENSITY_SCHEDULES
+    lambda config, total_steps: by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config),
+    reads=FALLING,
+    density_schedules=DENSITY_SCHEDULES,
 )
 ST3 = PruningMethod(_st3, reads=FALLING, density_schedules=("cubic",))

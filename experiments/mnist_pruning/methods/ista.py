@@ -16,11 +16,9 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     fixed penalty, or one steered by the density, would miss the density: with batches of 128 the noise of the gradient
     lifts or drops a tenth of the entries at once.
     """
-    del total_steps
     density = linear_density(config.density)
 
     def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
-        del gradient
         k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
         return soft_threshold_topk(w, k), state
 

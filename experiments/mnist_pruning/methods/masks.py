@@ -62,7 +62,6 @@ def _behind_hard(mask: Mask, density: float) -> Method:
     """Returns the method with a hard top-k forward and the gradient of `w * mask(|w|)` backward."""
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, progress
         k = num_kept(density, w.size)
         hard = ops.hard_topk_mag(w, k)
         # Evaluation has no key and no gradient, so it leaves out the mask.

@@ -18,14 +18,11 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     train by gradient descent instead of Adam. They start at 0, so their constant learning rate changes no mask and need
     not be tuned.
     """
-    del total_steps
 
     def init(w: jax.Array, key: jax.Array) -> State:
-        del key
         return {"scores": jnp.zeros_like(w)}
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del key
         scores = state["scores"]
         mask = ops.hard_topk_mask(scores, kept(config, w.size)(progress))
         return w * ops.straight_through(mask, scores)

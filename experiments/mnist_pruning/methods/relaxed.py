@@ -61,7 +61,6 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
     density, lam_of = density_of(config), _lam_of(config)
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, key
         share, lam = density(progress) if callable(density) else density, lam_of(w, progress)
         pruner = pruning.Pruner(
             density=share,

@@ -19,15 +19,12 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     fields = config.str
 
     def init(w: jax.Array, key: jax.Array) -> State:
-        del key
         return {"s": jnp.full((), fields.initial, w.dtype)}
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del progress, key
         return jnp.sign(w) * jax.nn.relu(jnp.abs(w) - jax.nn.sigmoid(state["s"]))
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        del progress
         return fields.weight_decay / 2 * (jnp.sum(jnp.square(w)) + jnp.square(state["s"]))
 
     return Method(weights, init=init, penalty=penalty, optimizers={"s": optimizer.make(config, total_steps)})

@@ -17,21 +17,18 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     and 1 / density times as much for weights in B alone. Weights in neither have no gradient. Differs from the paper's
     experiments: A and B are chosen in each step, as its method says, not every hundred steps or so.
     """
-    del total_steps
     fields = config.topkast
 
     def among_largest(w: jax.Array, density: float) -> jax.Array:
         return ops.hard_topk_mask(jnp.abs(jax.lax.stop_gradient(w)), num_kept(density, w.size))
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, progress
         forward = w * among_largest(w, config.density)
         # Evaluation has no key and no gradient.
         backward = max(fields.backward_density, config.density)
         return forward if key is None else ops.straight_through(forward, w * among_largest(w, backward))
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        del state, progress
         a = among_largest(w, config.density)
         b = among_largest(w, max(fields.backward_density, config.density))
         return fields.penalty / 2 * jnp.sum(jnp.square(w) * (a + (b - a) / config.density))

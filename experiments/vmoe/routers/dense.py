@@ -17,7 +17,6 @@ class Dense:
 
     def num_logits(self, num_experts: int) -> int:
         """Returns 0: there is no router."""
-        del num_experts
         return 0
 
     def mlp_dim(self, num_experts: int, of_expert: int) -> int:
