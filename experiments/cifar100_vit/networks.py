@@ -26,7 +26,7 @@ from experiments.vision.pretrained import load_pretrained
 
 
 def is_convolutional(config: ml_collections.ConfigDict) -> bool:
-    """Whether the whole of EfficientNet-Lite0 is trained, from images."""
+    """Returns whether the whole of EfficientNet-Lite0 is trained, from images."""
     return config.get("network") is not None
 
 

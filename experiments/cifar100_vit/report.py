@@ -78,7 +78,7 @@ def _look(fields: Fields) -> Look:
 
 
 def _is_papers(fields: Fields) -> bool:
-    """Whether the loss is one of the two in the paper's Figure 6."""
+    """Returns whether the loss is one of the two in the paper's Figure 6."""
     return _name(fields) in ("top-3, p = 2, the paper's", "top-3, p = 4/3, the paper's")
 
 
@@ -328,7 +328,7 @@ def _tried(runs: Sequence[Run]) -> list[Run]:
 
 
 def _is_pretraining(run: Run) -> bool:
-    """Whether the run makes the weights that others start from."""
+    """Returns whether the run makes the weights that others start from."""
     return bool(run.config.get("export_params"))
 
 

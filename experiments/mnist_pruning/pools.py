@@ -34,7 +34,7 @@ class Pools:
 
     @property
     def in_rows(self) -> bool:
-        """Whether the rows of a pool have budgets of their own."""
+        """Tells whether the rows of a pool have budgets of their own."""
         return self.budget == "row"
 
     def kernels(self, network: Params) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Head(nn.Module):
 def preprocess(images: Array, size: int) -> Array:
     """uint8 images [B, H, W, C] to floats [B, S, S, C] around 0, resized bicubically, whatever their aspect.
 
-    The scale is (x - 127) / 128, with which the weights were trained. Where images shrink, resizing widens its filter
+    The scale is (x - 127) / 128, with which the weights were trained. If images shrink, resizing widens its filter
     (antialias). It clips values to [0, 255], as storing resized images would.
     """
     batch, height, width, channels = images.shape

@@ -45,7 +45,7 @@ Variables = dict[str, Any]
 
 
 def is_installed() -> bool:
-    """Whether the package is installed."""
+    """Returns whether the package is installed."""
     try:
         return metadata.version(PACKAGE) == VERSION
     except metadata.PackageNotFoundError:

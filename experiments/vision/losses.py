@@ -31,9 +31,9 @@ def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float)
 
         t log sum_S exp(([y not in S] + mean_{j in S} x_j) / t) - t log sum_{S with y} exp(mean_{j in S} x_j / t).
 
-    Berrada, Zisserman and Kumar, "Smooth Loss Functions for Deep Top-k Classification" (ICLR 2018). As t -> 0 it is the
-    hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are elementary
-    symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
+    Berrada, Zisserman and Kumar, "Smooth Loss Functions for Deep Top-k Classification" (ICLR 2018). For t -> 0 it is
+    the hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are
+    elementary symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
     """
     label, others = _label_and_others(logits, labels, _LOG_OF_ZERO)
     sums = _log_symmetric(others / (k * temperature), k)

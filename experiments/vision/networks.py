@@ -30,7 +30,7 @@ SIZES = {"width": 2**17, "depth": 1000, "mlp_dim": 2**19, "num_heads": 2**17}
 
 
 class Inputs(NamedTuple):
-    """How `image` of a batch becomes the input of a network, float32 [B, side, side, C].
+    """The way from `image` of a batch to the input of a network, float32 [B, side, side, C].
 
     Attributes:
       side: the side of the input in pixels, or in places of a map.
@@ -68,7 +68,7 @@ class Network(NamedTuple):
 
 
 def has_features(config: ml_collections.ConfigDict) -> bool:
-    """Whether the network is trained on features, which do not change."""
+    """Returns whether the network is trained on features, which do not change."""
     return config.get("features") is not None
 
 

@@ -57,7 +57,7 @@ class Group:
 
     @property
     def done(self) -> bool:
-        """Whether the runs are finished."""
+        """Tells whether the runs are finished."""
         return self.runs[0].done
 
 
@@ -94,7 +94,7 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
 
 
 def _is_near(one: Group, other: Group) -> bool:
-    """Whether the configs differ in at most one of the fields that both read."""
+    """Returns whether the configs differ in at most one of the fields that both read."""
     return sum(one.config[name] != other.config[name] for name in one.config.keys() & other.config.keys()) < 2
 
 

@@ -55,7 +55,7 @@ class Series:
 
 
 def is_per_seed(name: str) -> bool:
-    """Whether a metric has a value for each seed, rather than one for the run."""
+    """Returns whether a metric has a value for each seed, rather than one for the run."""
     return name.partition("/")[0] not in _OF_THE_RUN
 
 

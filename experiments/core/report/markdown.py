@@ -122,7 +122,7 @@ def rows(
 ) -> list[Cells]:
     """Returns the rows of runs: their `first` cells, the columns, and the numbers of seeds and of diverged seeds.
 
-    Where the runs are candidates, `chosen` names those that won, and a last column marks them.
+    For candidates, `chosen` names those that won, and a last column marks them.
     """
     made = []
     for cells, run in zip(first, runs, strict=True):

@@ -1,4 +1,4 @@
-"""How the report of an experiment names, orders and compares its runs."""
+"""The presentation of an experiment: the names, the order and the comparison of its runs in a report."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ _FEW = 4  # of so few runs of a method labels give every field that differs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Presentation:
-    """How runs of an experiment are shown.
+    """The way in which a report shows the runs of an experiment.
 
     Attributes:
       experiment: the name of its package.

@@ -58,7 +58,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """How far the run has come, from its summary."""
+        """The progress of the run, as its summary has it: `done`, or how far it has come."""
         return self.summary["state"]
 
     @property
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def done(self) -> bool:
-        """Whether the run is finished."""
+        """Tells whether the run is finished."""
         return self.state == "done"
 
     @functools.cached_property
@@ -80,7 +80,7 @@ class Run:
         return self._finals[metric]
 
     def has(self, metric: Any) -> bool:
-        """Whether the run has the metric; a function that computes one counts as there."""
+        """Returns whether the run has the metric; a function that computes one counts as there."""
         return not isinstance(metric, str) or metric in self._finals
 
     def end(self, metric: str) -> dict[str, Any] | None:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from experiments.core.record.files import write_atomically
 
-# Okabe and Ito's palette, which readers with any colour vision tell apart. What the paper draws has its colours: grey,
-# blue, red (p = 2), green (p = 4/3).
+# Okabe and Ito's palette, which readers with any colour vision tell apart. Curves of the paper have its
+# colours: grey, blue, red (p = 2), green (p = 4/3).
 GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
 

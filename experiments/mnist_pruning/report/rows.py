@@ -160,7 +160,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def _is_headline(run: Run) -> bool:
-    """Whether a run is one of the paper's Figure 5, or that with lam annealed."""
+    """Returns whether a run is one of the paper's Figure 5, or that with lam annealed."""
     is_papers = run.config["method"] in ("dense", "hard", "ot_straight_through") or is_as_in_paper(run.fields)
     is_annealed = (run.config["method"], run.fields["lam.schedule"]) == ("relaxed", "geometric")
     return (is_papers or is_annealed) and not is_tuned(run)

@@ -40,7 +40,7 @@ _AS_IN_PAPER |= {"debias": False, "form": "operator", "hard_after": 1.0, "densit
 
 
 def is_as_in_paper(fields: Fields) -> bool:
-    """Whether operator and lam are those of the paper's Section 6, from the first step to the last."""
+    """Returns whether operator and lam are those of the paper's Section 6, from the first step to the last."""
     return _AS_IN_PAPER.items() <= fields.items()
 
 
@@ -73,7 +73,7 @@ def method_and_p(run: Run) -> str:
 
 
 def is_tuned(run: Run) -> bool:
-    """Whether the run has a learning rate chosen for its method; the suite names such runs `tuned`."""
+    """Returns whether the run has a learning rate chosen for its method; the suite names such runs `tuned`."""
     return "-tuned-" in run.name
 
 
@@ -157,7 +157,7 @@ def dense_at_best(section: Sequence[Run], runs: Sequence[Run]) -> list[Run]:
 
 
 def epochs_to_hard(run: Run, hard: Run | None) -> Numbers | None:
-    """By seed the first epoch in which the largest weights alone have at most the error that hard top-k ends with."""
+    """Returns by seed the first epoch in which the largest weights alone have at most hard top-k's last error."""
     if hard is None:
         return None
     ends = dict(zip(hard.summary["seeds"], hard.final("test_error"), strict=True))
