@@ -50,7 +50,7 @@ Thresholds = dict[str, ops.TopkThreshold]  # by block, [E]; empty for token choi
 Trained = RelaxedExpertChoice | TokenChoice
 
 
-class Predictions(NamedTuple):
+class Found(NamedTuple):
     """The predictions and the routing of a network with L layers of E experts, for N images."""
 
     classes: Any  # [N], the predicted classes
@@ -102,7 +102,7 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
     return {"config": to_json(config), "environment": environment, "rows": rows, "changed": changed}
 
 
-def _measure(found: Predictions, size: int, share: float, slots: int) -> dict[str, float]:
+def _measure(found: Found, size: int, share: float, slots: int) -> dict[str, float]:
     """Returns the values of a row except the precision."""
     whole = len(found.served) // size * size
     tokens = found.served[:whole].reshape(-1, size, *found.served.shape[1:]).sum(axis=1, dtype=np.float64)  # [G, L, E]
@@ -172,7 +172,7 @@ def _thresholds(
 
 def _evaluation(
     config: ml_collections.ConfigDict, data: Data, trained: Trained, size: int, *, alone: bool = False
-) -> Callable[[Params, Thresholds], Predictions]:
+) -> Callable[[Params, Thresholds], Found]:
     """Returns a function from parameters and thresholds to predictions for all images, in batches of `size`."""
     router, prepare = proportional(trained, Fraction(size, config.moe.group_images)), inputs_of(config).prepare_stored
     in_batches, experts = config.copy_and_resolve_references(), config.moe.num_experts
@@ -181,7 +181,7 @@ def _evaluation(
         in_batches.moe.dispatcher = "dense"
 
     @jax.jit
-    def apply(params: Params, thresholds: Thresholds, images: jax.Array) -> Predictions:
+    def apply(params: Params, thresholds: Thresholds, images: jax.Array) -> Found:
         of_blocks = {
             block: ThresholdExpertChoice(threshold, router.capacity, config.router.score)
             for block, threshold in thresholds.items()
@@ -190,7 +190,7 @@ def _evaluation(
         assigned = jnp.stack([of.reshape(len(images), -1, experts) for of in found.assigned.values()], axis=1)
         support = jnp.stack([of["support"] for of in found.routing.values()], axis=1)  # [G, L]
         chosen = jnp.repeat(support * experts / size, size, axis=0)
-        return Predictions(
+        return Found(
             found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen
         )
 
