@@ -39,7 +39,7 @@ FINAL_SEEDS = (0, 1, 2, 3, 4)
 FULL_SEEDS = (0, 1, 2)
 DEMO_SEEDS = (0, 1, 2)
 
-# All losses have the same learning rates. The strength of a top-k loss depends on lam, so each lam is tried with each.
+# The learning rates of all losses. The strength of a top-k loss depends on lam, so each lam is tried at each rate.
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 FULL_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 RATES_ON_FEATURES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)

@@ -18,7 +18,7 @@ def truncated_entropy(logits: Array, labels: Array, k: int) -> Array:
     """`log(1 + sum_{j >= k} exp(x_[j] - x_y))`: cross-entropy without the k - 1 largest of the other classes.
 
     The truncated top-k entropy loss of Lapin, Hein and Schiele, "Loss Functions for Top-k Error" (CVPR 2016). It tends
-    to 0 when at most k - 1 classes are ahead of the label and the label is ahead of the rest. With k = 1 it is
+    to 0 when the label is far ahead of all classes but k - 1. With k = 1 it is
     cross-entropy.
     """
     label, others = _label_and_others(logits, labels, -jnp.inf)

@@ -190,9 +190,7 @@ def _evaluation(
         assigned = jnp.stack([of.reshape(len(images), -1, experts) for of in found.assigned.values()], axis=1)
         support = jnp.stack([of["support"] for of in found.routing.values()], axis=1)  # [G, L]
         chosen = jnp.repeat(support * experts / size, size, axis=0)
-        return Found(
-            found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen
-        )
+        return Found(found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen)
 
     images = data.evaluation["image"]
     return lambda params, thresholds: jax.tree.map(

@@ -131,7 +131,9 @@ def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     named = sorted(zip(BY_SETTING.settings(relaxed, given=("p",)), relaxed, strict=True), key=lambda pair: pair[0])
     first = [{"what is open": text or "as elsewhere", "p": markdown.p_name(run.config["p"])} for text, run in named]
     columns: markdown.Columns = {
-        "hard top-k, %": lambda run: markdown.plus_minus((other := hard[run.name]) and other.end("test_error")),
+        "hard top-k, %": lambda run: markdown.plus_minus(
+            other.end("test_error") if (other := hard[run.name]) else None
+        ),
         "relaxed, %": markdown.value("test_error"),
         "minus hard": markdown.minus_reference(hard, "test_error"),
         "density in training, %": markdown.value("train_density", scale=100),
