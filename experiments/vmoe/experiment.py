@@ -40,7 +40,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
         # The factor as it is written: a float may lie above an integer.
         share = Fraction(str(fields.factor)) * tokens / config.moe.num_experts
         k = math.ceil(share / fields.multiple_of) * fields.multiple_of
-    return Shape(tokens, k, tokens if ROUTERS[fields.name].unbounded else fields.capacity or k)
+    return Shape(tokens, k, fields.capacity or k)
 
 
 def validate(config: ml_collections.ConfigDict) -> None:

@@ -31,7 +31,6 @@ ON_TOKENS = "vmoe_tokens"  # the directory of results on features of a frozen ne
 # The names of routers, where those in the config do not do; and their looks.
 NAMES = {
     "annealed": "annealed to hard",
-    "unbounded": "relaxed, buffers for all",
     "straight_through": "straight-through",
     "balanced": "balanced plan",
     "soft": "Soft MoE",
@@ -42,7 +41,6 @@ LOOKS: dict[str, Look] = {
     "hard": (BLUE, "-"),
     "relaxed": (RED, "-"),
     "annealed": (ORANGE, "--"),
-    "unbounded": (RED, ":"),
     "straight_through": (PURPLE, "--"),
     "balanced": (GREEN, "--"),
     "token_choice": (GREY, "-"),

@@ -34,7 +34,6 @@ class RouterKind:
       ignores: the fields of the config, by dotted name, that it does not read although most routers do.
       score: the default of `config.router.score`.
       fields: the defaults of further fields of `config.router`.
-      unbounded: whether its buffers hold all tokens of a group, whatever `config.router.capacity` is.
       auxiliary: whether it has a loss of its own, which is then reported.
       validate: checks the fields of the router, also in runs of other routers.
       validate_shape: checks `config.router`, the shape and the number of experts, of runs with this router.
@@ -45,7 +44,6 @@ class RouterKind:
     ignores: tuple[str, ...] = ()
     score: str = "logits"
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    unbounded: bool = False
     auxiliary: bool = False
     validate: Callable[[ConfigDict], None] = lambda fields: None
     validate_shape: Callable[[ConfigDict, Shape, int], None] = lambda fields, shape, num_experts: None
@@ -117,13 +115,6 @@ ROUTERS = {
         _RELAXED,
         validate_shape=_validate_annealed,
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
-    ),
-    "unbounded": dataclasses.replace(
-        _RELAXED,
-        unbounded=True,
-        validate_shape=lambda fields, shape, num_experts: require(
-            fields.capacity == 0, "router.capacity", fields.capacity, "0: its buffers hold all tokens of a group"
-        ),
     ),
     "straight_through": RouterKind(
         lambda fields, shape, lam: routers.StraightThroughExpertChoice(
