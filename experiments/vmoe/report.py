@@ -23,7 +23,7 @@ from experiments.core.report.finding import Finding, Verdict, in_words, where_po
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
-from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
 ON_TOKENS = "vmoe_tokens"  # the directory of results on features of a frozen network
@@ -228,7 +228,7 @@ def figure7(final: Sequence[Run]) -> Figure:
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, (steps, group) in zip(column, groups.items(), strict=True):
         for place, run in enumerate(group):
-            colour, _ = LOOKS[run.fields["router.name"]]
+            colour, _ = LOOKS.get(run.fields["router.name"], (BLACK, "-"))
             over = minus(run, hards[run.name], _METRIC)
             if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
