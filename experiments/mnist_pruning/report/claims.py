@@ -8,7 +8,7 @@ from typing import NamedTuple
 from experiments.core.kinds import is_of
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
-from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
+from experiments.core.report.finding import Finding, Verdict, in_words, sign
 from experiments.core.report.paired import minus
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.methods import KINDS
@@ -19,6 +19,7 @@ from experiments.mnist_pruning.report.runs import (
     is_as_in_paper,
     is_tuned,
     load,
+    mean_or_inf,
     sections,
 )
 
@@ -66,11 +67,6 @@ def _setting(run: Run) -> str:
     """The method, and the fields that are chosen for it."""
     of_method = (KINDS.field, *KINDS.of_kinds, *PRESENTATION.setting)
     return repr([one for one in PRESENTATION.read(run.fields).items() if is_of(one[0], of_method)])
-
-
-def mean_or_inf(value: Numbers | None) -> float:
-    """The mean of an interval, to order by; infinity where there is none."""
-    return float("inf") if value is None or value["mean"] is None else value["mean"]
 
 
 def _finding(judge: Callable[[_Compared, Sequence[Run]], Verdict | None]) -> Callable[[Path], Finding | None]:

@@ -13,13 +13,13 @@ from experiments.core.record.summary import interval
 from experiments.core.report.finding import Numbers
 from experiments.core.report.results import Run, grouped
 from experiments.core.report.style import GREY, bars, curve
-from experiments.mnist_pruning.report.claims import mean_or_inf
 from experiments.mnist_pruning.report.runs import (
     PRESENTATION,
     dense_at_best,
     is_tuned,
     layers,
     look_of,
+    mean_or_inf,
     method_and_p,
     sections,
     sections_at_best,

@@ -176,3 +176,8 @@ def epochs_in_words(epochs: Numbers | None) -> str:
     seeds = epochs["per_seed"]
     there = len(seeds) - seeds.count(None)
     return markdown.plus_minus(epochs) if there == len(seeds) else f"in {there} of {len(seeds)} seeds"
+
+
+def mean_or_inf(value: Numbers | None) -> float:
+    """The mean of an interval, to order by; infinity where there is none."""
+    return float("inf") if value is None or value["mean"] is None else value["mean"]
