@@ -101,8 +101,10 @@ def minus_reference(
     def cell(run: Run) -> str:
         reference = references.get(run.name)
         found = minus(run, reference, metric)
-        half = reference and per_example and half_width_over_examples(run, reference, metric, per_example)
-        return f"{signed(found)} / {half:.2f}" if found and half is not None else signed(found)
+        if found and reference and per_example:
+            half = half_width_over_examples(run, reference, metric, per_example)
+            return signed(found) if half is None else f"{signed(found)} / {half:.2f}"
+        return signed(found)
 
     return cell
 
