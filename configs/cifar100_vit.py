@@ -3,28 +3,28 @@
     python -m experiments.cifar100_vit \\
         --config=configs/cifar100_vit.py:loss=topk,p=4/3 --workdir=/tmp/topk --config.loss.lam=0.3
 
-The part after the colon sets any of OPTIONS below; any field is then set by --config.FIELD=VALUE.
+The part after the colon sets any of OPTIONS below; --config.FIELD=VALUE then sets any field.
 
 The paper fixes ViT-B/16 with ImageNet-21k weights, SGD with momentum 0.9, batches of 512, 100 steps, a linear warm-up
-and then a cosine, the peak learning rates (5e-3 for top-3 losses, 3e-3 for cross-entropy), k = 3 and p; for the rest
-it refers to Dosovitskiy et al.: 384 pixels, inception crop and flip, values in [-1, 1], gradients clipped to the norm
-1, no weight decay, a head that starts from zero. It leaves lam open, and the length of the warm-up: here a tenth of
-the steps, as in the short schedules of Dosovitskiy et al. (50 of 500, 100 of 1000). The paper's top-3 loss is
-`target=one_hot`; `experiments/cifar100_vit/losses.py` says what is wrong with it, and what `smooth` is.
+and then a cosine, the peak learning rates (5e-3 for top-3 losses, 3e-3 for cross-entropy), k = 3 and p. For the rest it
+refers to Dosovitskiy et al.: 384 pixels, inception crop and flip, values in [-1, 1], gradients clipped to the norm 1,
+no weight decay, a head that starts from zero. It leaves open lam and the length of the warm-up, here a tenth of the
+steps, as in the short schedules of Dosovitskiy et al. (50 of 500, 100 of 1000). The paper's top-3 loss is
+`target=one_hot`; `experiments/cifar100_vit/losses.py` explains what is wrong with it, and the target `smooth`.
 
-Hardware: 86 million parameters and 512 images of 384 pixels a step, with the activations of a block computed again in
-the backward pass (`model.remat`): without that XLA counts 3 GB of temporaries an image on CPUs. One GPU may want
---config.accumulate=4; --config.mesh.fsdp=8 divides the parameters among 8 devices. One step of batch 8 on 8 virtual CPU
+Hardware: 86 million parameters and 512 images of 384 pixels a step. The backward pass computes the activations of a
+block again (`model.remat`); without that XLA counts 3 GB of temporaries an image on CPUs. One GPU may need
+--config.accumulate=4; --config.mesh.fsdp=8 divides the parameters among 8 devices. A step of batch 8 on 8 virtual CPU
 devices peaked at 6.8 GB. The paper's step took 9.5 s on 8 TPUs (cross-entropy), 9.7 s (p = 2), 10 s (p = 4/3);
-Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 1000. The full size has not been trained
-here, as the weights could not be obtained: no number to expect is our own.
+Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 1000. The full size has not been
+trained here, because the weights could not be obtained, so none of these numbers is ours.
 
 `features` is the first stand-in: a linear head on the features of EfficientNet-Lite0, which has ImageNet's weights and
-is not trained. Except for that network and lam = 1 it is the paper's setting; 100 steps take seconds once the features
-are computed. With `last_block` the network's last block is trained, too, and with `whole` all of it.
+is not trained. Apart from that network and lam = 1 it is the paper's setting; 100 steps take seconds once the features
+are computed. `last_block` also trains the network's last block, and `whole` all of it.
 
-`small` is the second, which learns its features itself: a small network at 32 pixels, whose weights come from training
-it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
+`small` is the second stand-in, which learns its features itself: a small network at 32 pixels, with weights from
+training it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
 results/cifar100_vit/table.md has what to expect.
 """
 
@@ -40,19 +40,19 @@ from experiments.core.errors import UsageError
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
 OPTIONS = {
-    "loss": "topk",  # of experiments/cifar100_vit/losses.py
+    "loss": "topk",  # a name in experiments/cifar100_vit/losses.py
     "p": "2",  # a number or a fraction in (1, 2]
-    "target": "one_hot",  # the paper's; or smooth, which keeps the loss from falling without bound
+    "target": "one_hot",  # the paper's; or smooth, with which the loss has a lower bound
     "steps": "100",
-    "recipe": "vit_jax",  # of Dosovitskiy et al.; or big_vision, its own for transfer
-    "weights": "original",  # of Dosovitskiy et al.; or augreg, of Steiner et al.
-    "features": "no",  # a stand-in: the head alone, on features of a frozen network
-    "last_block": "no",  # of that network the last block is trained, too
-    "whole": "no",  # and all of it, which is for accelerators
-    "small": "no",  # the other, from the weights in config.pretrained
+    "recipe": "vit_jax",  # that of Dosovitskiy et al.; or big_vision, that of big_vision for transfer
+    "weights": "original",  # those of Dosovitskiy et al.; or augreg, those of Steiner et al.
+    "features": "no",  # the first stand-in: the head alone, on features of a frozen network
+    "last_block": "no",  # the same with the last block of that network
+    "whole": "no",  # all of that network, for accelerators
+    "small": "no",  # the second stand-in, from the weights in config.pretrained
     "pretrain": "no",  # the run that makes these weights
 }
-# Fields that these forms fix themselves.
+# The options that a form fixes itself.
 FIXED = dict.fromkeys(("features", "last_block", "whole", "small"), ("recipe", "weights")) | {
     "pretrain": ("loss", "p", "target", "steps", "recipe", "weights")
 }
@@ -61,16 +61,16 @@ WEIGHTS = {
     "augreg": "gs://vit_models/augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0.npz",
 }
 RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
-CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # of these options
-# The paper's rates: cross-entropy's, which other losses of that kind take too, and that of top-3 losses and all else.
+CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # allowed values
+# The paper's rates: the lower one for cross-entropy and its kind, the higher one for top-3 losses and all others.
 LEARNING_RATE, CROSS_ENTROPY_LEARNING_RATE = 5e-3, 3e-3
 CROSS_ENTROPIES = ("xent", "xent_smoothed", "truncated_entropy")
 BIG_VISION_LEARNING_RATE = 1e-2
-SIZE = 160  # pixels, of EfficientNet-Lite0
+SIZE = 160  # pixels of images for EfficientNet-Lite0
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
-    """The paper's setting, changed by `argument`: "loss=topk,p=4/3", "small,loss=xent" and the like, see OPTIONS."""
+    """Returns the paper's setting with the OPTIONS in `argument`, such as "loss=topk,p=4/3" or "small,loss=xent"."""
     options = parse_options(argument, OPTIONS, CHOICES)
     steps = int(options["steps"])
     forms = [form for form in FIXED if options[form] == "yes"]
@@ -86,13 +86,13 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.dataset = "cifar100"
     config.label = "label"  # or "coarse_label"
     config.data_dir = config_dict.placeholder(str)  # else $TFDS_DATA_DIR, ../shared/tfds, TFDS's own
-    config.download = True  # a data set of TFDS that is not in data_dir
-    config.split = "test"  # evaluate on it; or "validation": the last training images, held out
+    config.download = True  # whether to download a data set of TFDS that is not in data_dir
+    config.split = "test"  # the images to evaluate on; or "validation": the last training images, held out
     config.validation_size = 1000  # 2 %, as in Dosovitskiy et al.
     config.input = ml_collections.ConfigDict()
     config.input.recipe = RECIPES[options["recipe"]]
     config.input.size = 384
-    config.input.augment_on = "host"  # or "device", where all training images then lie: recipes crop_flip and none
+    config.input.augment_on = "host"  # or "device", which then holds all training images: recipes crop_flip and none
     config.input.workers = 16
     config.input.prefetch = 4
 
@@ -116,7 +116,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if options["recipe"] == "big_vision":
         config.optimizer.learning_rate = BIG_VISION_LEARNING_RATE
 
-    # The network; `variant` is a size (mu, Ti, S, B, L), a slash and the patch size. Zeros are for what the size says.
+    # The network; `variant` is a size (mu, Ti, S, B, L), a slash and the patch size. 0 leaves a field to the size.
     config.model = ml_collections.ConfigDict()
     config.model.variant = "B/16"
     config.model.width = 0
@@ -126,12 +126,12 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.pool = "tok"
     config.model.dtype = "bfloat16"
     config.model.scan = True
-    config.model.remat = True  # slower by a third, in a small part of the memory
+    config.model.remat = True  # a third slower, with a small part of the memory
     config.pretrained = WEIGHTS[options["weights"]]  # or a local path; empty: none
-    # Without an accelerator this is refused, not begun: a step would take minutes.
+    # A run without an accelerator is refused, because a step would take minutes.
     config.accelerator = True
 
-    # The loss; cross-entropy makes no use of k, p, lam and target.
+    # The loss; cross-entropy does not read k, p, lam and target.
     config.loss = ml_collections.ConfigDict()
     config.loss.name = options["loss"]
     config.loss.k = 3
@@ -152,14 +152,14 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
 
 
 def learning_rate(loss: str) -> float:
-    """The peak learning rate of the paper for a loss of that name."""
+    """Returns the paper's peak learning rate for the loss with this name."""
     return CROSS_ENTROPY_LEARNING_RATE if loss in CROSS_ENTROPIES else LEARNING_RATE
 
 
 def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> None:
-    """EfficientNet-Lite0 with ImageNet's weights: what comes after a layer whose features are kept; None: all of it.
+    """Changes a config to EfficientNet-Lite0 with ImageNet's weights, of which the part after `layer` is trained.
 
-    Two CPU cores train the head in seconds, and the last block in minutes.
+    None trains all of it. Two CPU cores train the head in seconds, and the last block in minutes.
     """
     del config["model"]
     config.optimizer.weight_decay = 0.0
@@ -170,17 +170,19 @@ def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> 
         return
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
-    config.features.size = SIZE  # a ridge regression of the classes is right in 59 % of cases; at 128 in 55 %
+    config.features.size = (
+        SIZE  # a ridge regression on the features is right for 59 % of the images; at 128 pixels for 55 %
+    )
     config.features.layer = layer
-    config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
-    config.images_per_class = 0  # to train on, the first ones; 0: all
+    config.features.directory = config_dict.placeholder(str)  # the directory that keeps them, else runs/features
+    config.images_per_class = 0  # only the first ones of each class are trained on; 0: all
     for field in ("input", "accelerator"):
         del config[field]
     config.update({"steps_per_dispatch": min(10, config.steps), "eval_batch_size": 1000})
 
 
 def _make_small(config: ml_collections.ConfigDict) -> None:
-    """A network and batches for 2 CPU cores."""
+    """Changes a config to a network and batches for 2 CPU cores."""
     config.update(
         {
             "validation_size": 5000,
@@ -206,7 +208,7 @@ def _make_small(config: ml_collections.ConfigDict) -> None:
 
 
 def _make_pretraining(config: ml_collections.ConfigDict) -> None:
-    """Adam from scratch on the 20 coarse labels; the weights of the end are kept."""
+    """Changes a config to Adam from scratch on the 20 coarse labels, which keeps the final weights."""
     config.update(
         {
             "label": "coarse_label",

@@ -3,21 +3,21 @@
     python -m experiments.vmoe --config=configs/vmoe.py:router=relaxed,data=imagenet2012 --workdir=/tmp/relaxed \\
         --config.router.lam.start=0.1
 
-The part after the colon sets any of OPTIONS below; any field is then set by --config.FIELD=VALUE.
+The part after the colon sets any of OPTIONS below; --config.FIELD=VALUE then sets any field.
 
 The paper trains V-MoE S/32 on JFT-300M: 32 experts in blocks 5 and 7, groups of 8 images, which are n = 400 tokens, of
 which every expert takes k = 28; p = 2 with 10 iterations of Dykstra's algorithm (`router.dykstra=10`; here the exact
 solver); Adam (0.9, 0.999), batches of 4096, 7 epochs, a learning rate that rises to 1e-3 in 10,000 steps and then falls
 linearly to 0, weight decay 0.1 on all parameters, random crop and flip, no auxiliary loss. JFT-300M is not public: the
 full-size configs are for ImageNet-21k (with several labels an image, sigmoid loss) and ImageNet (one label, softmax).
-TFDS itself has no ImageNet-21k: it has to be prepared under that name by a builder of one's own, as big_vision's
-authors do, with the features `image` and `labels` and the split `full`, whose first 51,200 images test.
-The paper does not say whether the mask is one of the gates or of the logits (`router.score`), nor lam.
+TFDS has no ImageNet-21k: it has to be prepared under that name by a builder of your own, as big_vision's authors do,
+with the features `image` and `labels` and the split `full`, whose first 51,200 images are the test images.
+The paper gives neither lam nor whether the mask is one of the gates or of the logits (`router.score`).
 
 Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took
 10 h (hard router) and 15 h (relaxed) on 128 TPUv2. `mesh.expert` divides the experts among devices, with an all-to-all
 of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
-size has not been trained here, as data and accelerators could not be obtained: no number to expect is our own.
+size has not been trained here, because data and accelerators could not be obtained, so no number here is ours.
 
 `tokens` is the first stand-in, with the same routing problem, n = 400, 32 experts and k = 28: a network of two blocks,
 both with experts, whose tokens are the 4 x 4 patches of the 8 x 8 places of a map of EfficientNet-Lite0, which has
@@ -25,8 +25,8 @@ ImageNet's weights and is not trained, for CIFAR-100's images at 128 pixels. 25 
 its fifth stage of seven: on the last (`features.layer=maps`, `model.variant=mu/1`) a network without any MLP
 (`router=none`) is as good as one with experts, so routers cannot differ. `make vmoe-small` trains it with every router.
 
-`small` is the second, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the same
-routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
+`small` is the second stand-in, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the
+same routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
 """
 
 from collections.abc import Collection
@@ -41,7 +41,7 @@ from experiments.vision import efficientnet
 from experiments.vmoe.router_kinds import ROUTERS
 
 OPTIONS = {
-    "router": "relaxed",  # of experiments/vmoe/router_kinds.py
+    "router": "relaxed",  # a name in experiments/vmoe/router_kinds.py
     "data": "imagenet2012",  # imagenet21k has several labels an image
     "size": "S/32",
     "tokens": "no",  # the first stand-in, on features of a frozen network
@@ -56,11 +56,11 @@ DATA: dict[str, dict[str, Any]] = {
     "imagenet2012": {"dataset": "imagenet2012", "label": "label", "loss": "softmax", "steps": 93_800},
     "imagenet21k": {"dataset": "imagenet21k", "label": "labels", "loss": "sigmoid", "steps": 24_300},
 }
-CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": SIZES}  # of these options
+CHOICES: dict[str, Collection[str]] = {"router": ROUTERS, "data": DATA, "size": SIZES}  # allowed values
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
-    """The paper's setting, changed by `argument`: "router=hard", "small,router=token_choice" and the like."""
+    """Returns the paper's setting with the OPTIONS in `argument`, such as "small,router=token_choice"."""
     options = parse_options(argument, OPTIONS, CHOICES)
     stand_ins = [name for name in ("tokens", "small") if options[name] == "yes"]
     if len(stand_ins) > 1:
@@ -74,13 +74,13 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.dataset = data["dataset"]
     config.label = data["label"]
     config.data_dir = config_dict.placeholder(str)  # else $TFDS_DATA_DIR, ../shared/tfds, TFDS's own
-    config.download = True  # a data set of TFDS that is not in data_dir
-    config.split = "test"  # evaluate on it; or "validation": the last training images, held out
+    config.download = True  # whether to download a data set of TFDS that is not in data_dir
+    config.split = "test"  # the images to evaluate on; or "validation": the last training images, held out
     config.validation_size = 10_000
     config.input = ml_collections.ConfigDict()
     config.input.recipe = "big_vision"  # random crop and flip
     config.input.size = 224
-    config.input.augment_on = "host"  # or "device", where all training images then lie: recipes crop_flip and none
+    config.input.augment_on = "host"  # or "device", which then holds all training images: recipes crop_flip and none
     config.input.workers = 16
     config.input.prefetch = 4
 
@@ -104,7 +104,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer.weight_decay = 0.1
     config.loss = data["loss"]  # softmax or sigmoid
 
-    # The network; `variant` is a size (mu, S, B, L), a slash and the patch size. Zeros are for what the size says.
+    # The network; `variant` is a size (mu, S, B, L), a slash and the patch size. 0 leaves a field to the size.
     config.model = ml_collections.ConfigDict()
     config.model.variant = options["size"]
     config.model.width = 0
@@ -114,7 +114,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.model.pool = "tok"
     config.model.dtype = "bfloat16"
     config.model.remat = False
-    # Without an accelerator this is refused, not begun: a step would take minutes.
+    # A run without an accelerator is refused, because a step would take minutes.
     config.accelerator = True
 
     # The layers of experts.
@@ -124,27 +124,31 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.moe.group_images = size["group_images"]  # whose tokens compete
     config.moe.dispatcher = "gather"  # or einsum; or dense: every expert on every token, without buffers
 
-    # The router. k tokens of a group for an expert; 0: factor experts for a token on average, k rounded up.
+    # The router. An expert takes k tokens of a group; 0: such that a token has `factor` experts on average, rounded up.
     config.router = ml_collections.ConfigDict()
     config.router.name = options["router"]
     config.router.k = size["k"]
     config.router.factor = 2.0
     config.router.multiple_of = 4
-    config.router.capacity = 0  # slots in the buffer of an expert; 0: k. For token_choice and soft there is no other k
+    config.router.capacity = (
+        0  # slots in the buffer of an expert; 0: k, which token_choice and soft use for nothing else
+    )
     config.router.noise = 1.0  # standard deviation in training, in units of 1 / num_experts
-    # What the tokens compete by, of the expert-choice routers: logits or gates.
+    # What tokens compete by in expert-choice routers: logits or gates.
     config.router.score = ROUTERS[options["router"]].score
     config.router.p = 2.0
     config.router.lam = ml_collections.ConfigDict()  # in the units of the score
-    config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, step by step
+    config.router.lam.schedule = "constant"  # at start; or "geometric": from start to end, changing in each step
     config.router.lam.start = 0.1
     config.router.lam.end = 0.1
-    config.router.hard_after = 1.0  # share of training that lam's schedule takes; from then on it is hard, 1: never
+    config.router.hard_after = (
+        1.0  # the share of training in which lam's schedule runs; after it the mask is hard; 1: never
+    )
     config.router.dykstra = 0  # iterations of Dykstra's algorithm, the paper's 10; 0: the exact solver
-    config.router.limit = 3.0  # experts of a token at most, of balanced
-    config.router.selected = 2  # experts of a token, of token_choice
-    config.router.priority = "order"  # or gates, of token_choice: who comes first when a buffer is full
-    config.router.auxiliary = 0.01  # weight of the importance and load loss of token_choice
+    config.router.limit = 3.0  # balanced: the most experts of a token
+    config.router.selected = 2  # token_choice: the experts of a token
+    config.router.priority = "order"  # token_choice: which token comes first when a buffer is full; or "gates"
+    config.router.auxiliary = 0.01  # token_choice: the weight of its importance and load loss
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
     config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
@@ -156,7 +160,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
 
 
 def _make_stand_in(config: ml_collections.ConfigDict) -> None:
-    """`small`: a network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
+    """Changes a config to `small`: a network and batches for 2 CPU cores; 25 images of 16 tokens are a group."""
     config.update(
         {
             "dataset": "cifar100",
@@ -185,19 +189,19 @@ def _make_stand_in(config: ml_collections.ConfigDict) -> None:
 
 
 def _make_tokens(config: ml_collections.ConfigDict) -> None:
-    """Over `small`: its tokens are 16 patches of a map of ImageNet's features; two groups a step."""
+    """Changes `small` to tokens that are 16 patches of a map of ImageNet's features; two groups a step."""
     config.features = ml_collections.ConfigDict()
     config.features.network = "efficientnet_lite0"
     config.features.size = 128  # pixels: 8 x 8 places
     config.features.layer = efficientnet.STAGE_5
-    config.features.directory = config_dict.placeholder(str)  # where they are kept, else runs/features
+    config.features.directory = config_dict.placeholder(str)  # the directory that keeps them, else runs/features
     del config["input"]
     config.update(
         {
             "batch_size": 50,
             "steps": 800,
             "eval_every": 160,
-            "eval_batch_size": 100,  # of more at once a balanced plan takes twice as long, others as long
+            "eval_batch_size": 100,  # with more at once a balanced plan takes twice as long, and others gain nothing
             "checkpoint_every": 800,
             "optimizer": {"learning_rate": 1e-2, "warmup_steps": 80},
             "model": {"variant": "mu/2", "depth": 2},

@@ -1,9 +1,10 @@
 """Archives the finished runs of a directory: `python -m scripts.archive DIR [--out=DIR] [--remove]`.
 
-Of every directory with workdirs, all runs become two files there, or below OUT: `runs.jsonl`, a line a run with its
-config, environment, summary and all rows, and `arrays.npz`, if runs have kept arrays. Nothing is lost but checkpoints
-and TensorBoard's files; tables, figures, comparisons and reports read an archive as they read workdirs. Where a run is
-unfinished or damaged, nothing is written. With --remove the workdirs go, once the archive has been read back.
+The runs of each directory with workdirs become two files there, or at the same place below OUT: `runs.jsonl`, a line
+for each run with its config, environment, summary and all rows, and `arrays.npz`, if runs have kept arrays. Only
+checkpoints and TensorBoard's files are lost; tables, figures, comparisons and reports read archives as they read
+workdirs. If a run is unfinished or damaged, nothing is written. --remove deletes workdirs once their archive has been
+read back.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from experiments.core.report.results import Run
 
 
 def make(directory: Path, out: Path) -> list[Path]:
-    """Archives all runs below `directory`, at the same places below `out`; returns the paths of the files.
+    """Archives all runs below `directory` at the same places below `out`; returns the paths of the files.
 
     Raises:
       UsageError: a run is unfinished or damaged, or there is none; nothing has been written.
@@ -58,7 +59,7 @@ def _record(run: Run) -> tuple[archive.Record, archive.Arrays]:
 
 
 def _require_same(runs: Sequence[Run], out: Path) -> None:
-    """Reads what was written, and compares."""
+    """Checks that each run reads back as it was written."""
     names = {run.name for run in runs}
     again = {run.name: run for run in results.load(out)[0] if run.name in names}
     for run in runs:
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _remove(path: Path) -> None:
-    """Removes a workdir, but for files of others in it."""
+    """Removes the files of a run, and its workdir if no other files are left in it."""
     workdir = Workdir(path)
     for entry in vars(workdir).values():
         if entry in (workdir.checkpoints, workdir.tensorboard):

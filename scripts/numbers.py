@@ -1,9 +1,9 @@
 """Recomputes the tables of results from the archived runs: `python -m scripts.numbers [DIR...]`.
 
-Shares no code with the reports: rows of metrics, NumPy and Student's t are all it takes. In each row of a `table.md`,
-all intervals must be of one run: of its metrics at the end, of its differences from other runs at the same seeds, or of
-the epochs until it was as good as another. So must those of an overview be, each in some row. Pages show no intervals
-but those of tables, which a test checks. Numbers of single seeds are not looked at.
+It shares no code with the reports; it takes rows of metrics, NumPy and Student's t. In each row of a `table.md`, all
+intervals must belong to one run: to its metrics at the end, to its differences from other runs at the same seeds, or to
+the epochs until it was as good as another. Each interval of an overview must be in some such row. A test checks that
+pages show only intervals of tables. Numbers of single seeds are not checked.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from experiments.core import console
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 _INTERVAL = re.compile(r"[+-]?\d+\.\d\d ± \d+\.\d\d")
 _COMPARED = re.compile("error|accuracy|precision|recovery|loss|stability")
-Numbers = Sequence[float | None]  # by seed; None where there is none
+Numbers = Sequence[float | None]  # a value for each seed, None if it has none
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,19 +37,19 @@ class Run:
 
     @functools.cached_property
     def own(self) -> set[str]:
-        """The intervals of its metrics."""
+        """The intervals of its metrics, as texts."""
         return {text for values in self.metrics.values() for text in _texts(values)}
 
-    @functools.cache  # noqa: B019 - as long as the process
+    @functools.cache  # noqa: B019 - runs live as long as the process
     def compared(self, other: "Run") -> set[str]:
-        """The intervals of what it is compared by with another run."""
+        """Returns the intervals of its comparisons with another run, as texts."""
         return {text for values in _compared(self, other) for text in _texts(values)}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Checks the tables of the directories; 1 if a row is no run's."""
+    """Checks the tables of the directories; returns 1 if a row belongs to no run."""
     parser = argparse.ArgumentParser(prog="python -m scripts.numbers", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("directories", nargs="*", type=Path, help="with a table.md each; default: all results")
+    parser.add_argument("directories", nargs="*", type=Path, help="directories with a table.md (default: all results)")
     given = parser.parse_args(arguments).directories
     wrong = 0
     for directory in given or sorted(path.parent for path in RESULTS.glob("*/table.md")):
@@ -75,7 +75,7 @@ def intervals(text: str) -> list[str]:
 
 
 def unexplained(rows: Sequence[Sequence[str]], runs: Sequence[Run]) -> list[Sequence[str]]:
-    """Returns the rows of intervals that are neither one run's nor an overview of others."""
+    """Returns the rows of intervals that belong to no run, and are no overview of other rows."""
     left = [row for row in rows if not any(_gives(run, row, runs) for run in runs)]
     known = {text for row in rows if row not in left for text in row}
     return [row for row in left if not known.issuperset(row)]
@@ -89,14 +89,14 @@ def _gives(run: Run, row: Sequence[str], runs: Sequence[Run]) -> bool:
         if not left:
             break
         if left & run.compared(other):
-            left -= run.compared(other) | other.own  # a row may also show what the run is compared with
+            left -= run.compared(other) | other.own  # a row may also show the other run's own intervals
     return not left
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, Numbers]:
-    """The metrics of the last row; stability is the mean over all rows but the first, which has none.
+    """Returns the metrics of the last row, their means over blocks, and 100 minus each error.
 
-    Beside them the means over blocks of what blocks have, and what errors leave of 100.
+    Stability is a mean over all rows but the first, which has none.
     """
     found = dict(_leaves(rows[-1]))
     for name in (name for name in found if "stability" in name):
@@ -127,7 +127,7 @@ def _minus(one: float | None, other: float | None) -> float | None:
 
 
 def _compared(run: Run, other: Run) -> Iterator[Numbers]:
-    """Differences of the metrics of two runs at the same seeds, and the first epochs with no more than the other's."""
+    """Yields two runs' differences at the same seeds, and the first epochs with the other's error at most."""
     pairs = [(run.seeds.index(seed), other.seeds.index(seed)) for seed in run.seeds if seed in other.seeds]
     names = [(name, name) for name in run.metrics.keys() & other.metrics.keys() if _COMPARED.search(name)]
     hardened = "hardened_error" in run.metrics and "test_error" in other.metrics
@@ -143,7 +143,7 @@ def _first(rows: Sequence[Mapping[str, Any]], seed: int, end: float | None) -> f
 
 
 def _texts(values: Numbers) -> Iterator[str]:
-    """The mean and the half width of its 95 % interval, of shares as percentages too; none of a single number."""
+    """Yields the interval of the values as text, also of shares as percentages; nothing for a single value."""
     known = np.asarray([value for value in values if value is not None])
     if known.size > 1:
         mean, half = known.mean(), _student(known.size - 1) * known.std(ddof=1) / math.sqrt(known.size)

@@ -1,4 +1,4 @@
-"""JSON files of one machine or chip, with a section for each measurement; several processes may add to a file."""
+"""JSON files with a section for each measurement on a machine or chip; several processes may write to one file."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ _ADVICE = "restore it (git checkout) or remove it, to measure anew"
 
 
 def read(path: Path, *place: str) -> dict[str, Any] | None:
-    """The section at a place, as `("steps", "vit-v6e-8")`, or the whole file; None where there is none.
+    """Returns the section at a place, such as `("steps", "vit-v6e-8")`, or the whole file; None if there is none.
 
     Raises:
       DamagedError: the file is not JSON.
@@ -25,7 +25,7 @@ def read(path: Path, *place: str) -> dict[str, Any] | None:
 
 
 def write(path: Path, document: Mapping[str, Any], *place: str) -> None:
-    """Writes a section, wholly or not at all, and leaves all others in the file as they are.
+    """Writes a section as a whole or not at all, and leaves the others in the file as they are.
 
     Raises:
       DamagedError: the file is not JSON; nothing is written.
@@ -50,7 +50,7 @@ def remove(path: Path, section: str) -> None:
 
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Within it, no other process writes to a file of the directory."""
+    """Keeps other processes from writing to files of the directory meanwhile."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)

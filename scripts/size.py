@@ -1,8 +1,7 @@
 """Prints how large the repository is, room by room, beside the budgets: `python -m scripts.size`, or `make size`.
 
-A report, not a gate: its exit status is 0 whatever it finds. Files are those that git tracks; lines are those of Python
-and of the scripts and styles of pages; words are those of Markdown, but for the `table.md` that runs make. A room over
-its budget is marked.
+It reports and never fails. It counts the files that git tracks: lines of Python and of the scripts and styles of pages,
+and words of Markdown except in the `table.md` of results. A room over its budget is marked.
 """
 
 import argparse
@@ -14,8 +13,8 @@ from pathlib import Path
 from experiments.core import console
 
 _CODE = (".py", ".js", ".css")
-# Name, patterns of paths, and how many lines there may be. A file belongs to the first room that has a pattern for it;
-# `*` also stands for slashes.
+# The name of a room, its patterns of paths, and the most lines it may have. A file belongs to the first room with a
+# matching pattern; `*` also matches slashes.
 ROOMS: tuple[tuple[str, tuple[str, ...], int | None], ...] = (
     ("fuzz, chaos, mutants", ("scripts/fuzz/*", "scripts/chaos/*", "tests/*_mutants.py"), 0),
     ("tests", ("tests/*",), 17_000),
@@ -45,15 +44,15 @@ _ALL_BUT_TESTS, _RESULTS, _FILES, _WORDS = 26_000, 200, 750, 30_000
 
 
 def room_of(path: str) -> str:
-    """The name of the room that a file belongs to."""
+    """Returns the name of the room that a file belongs to."""
     return next(name for name, patterns, _ in ROOMS if any(fnmatch.fnmatchcase(path, one) for one in patterns))
 
 
 def lines(texts: Mapping[str, str], files: Sequence[str]) -> list[str]:
-    """The report.
+    """Returns the lines of the report.
 
     Args:
-      texts: of code and Markdown, by path.
+      texts: contents of files of code and Markdown, by path.
       files: paths of all files.
     """
     found = [f"{'room':<34}{'lines':>8}{'at most':>9}{'files':>8}{'words':>8}"]

@@ -13,8 +13,8 @@ from the root of this repository. The part after the colon sets any of OPTIONS b
 `loss=topk,p=4/3` and `loss=xent`. `train.py` beside this file registers the loss and calls big_vision's `main`. On
 several hosts start it on each one, with BV_JAX_INIT=1.
 
-The setting is that of configs/cifar100_vit.py, which says what of it the paper fixes. The last 2 % of the training
-images are held out.
+The setting is that of configs/cifar100_vit.py, which says what the paper fixes. The last 2 % of the training images are
+held out.
 
 Metrics are in WORKDIR/big_vision_metrics.txt: `test/prec@1`, `test/loss` (cross-entropy), and `test/top3_error/loss`,
 the share of test images whose class is not among the 3 largest logits, for 1 to 10. The paper's hardware was 8 TPUs, at
@@ -32,7 +32,7 @@ from configs.cifar100_vit import WEIGHTS, learning_rate
 from experiments.cifar100_vit.losses import LOSSES
 from experiments.core.config import parse_options
 
-# Those of configs/cifar100_vit.py but for its stand-ins; `recipe` is one of augmentation alone.
+# The options of configs/cifar100_vit.py without its stand-ins; `recipe` changes the augmentation only.
 OPTIONS = {name: default for name, default in cifar100_vit.OPTIONS.items() if default != "no"}
 RECIPES = {  # in training and in evaluation
     "vit_jax": ("inception_crop(384)|flip_lr", "resize(384)"),
@@ -42,7 +42,7 @@ MAX_K = 10
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
-    """The paper's setting, changed by `argument`: "loss=topk,p=4/3" and the like, see OPTIONS."""
+    """Returns the paper's setting with the OPTIONS in `argument`, such as "loss=topk,p=4/3"."""
     options = parse_options(argument, OPTIONS, {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS})
     p, steps = float(Fraction(options["p"])), int(options["steps"])
     config = ml_collections.ConfigDict()
@@ -84,7 +84,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.ckpt_steps = 1000
 
     def evaluation(split: str, loss: str) -> dict[str, object]:
-        """Once, at the end."""
+        """Returns an evaluation on a split at the end."""
         return {
             "type": "classification",
             "data": {"name": "cifar100", "split": split},

@@ -1,13 +1,12 @@
 """big_vision's `train.py`, with the losses of this repository registered: see `cifar100_vit.py` for the commands.
 
-big_vision looks its losses up by name in `big_vision.utils`, and calls them with logits [B, n] and labels [B, n], one
-value per class, of which there is one 1. What is registered there:
+big_vision looks up its losses by name in `big_vision.utils`, and calls them with logits [B, n] and one-hot labels [B,
+n]. Registered are
 
-- `fine_tuning_loss`: that of `experiments.cifar100_vit.losses`, by the arguments in `config.fine_tuning_loss`;
-- `top1_error`, `top2_error`, ...: 1 where the class is not among the largest logits, for its classification evaluator.
+- `fine_tuning_loss`: that of `experiments.cifar100_vit.losses`, with the arguments in `config.fine_tuning_loss`;
+- `top1_error`, `top2_error`, ...: 1 if the class is not among the largest logits, for the classification evaluator.
 
-Weights at a public address are downloaded by ours beforehand, once and checked, so that no access to Google Cloud from
-TensorFlow is needed.
+Weights at a public address are first downloaded by our code, once, so TensorFlow needs no access to Google Cloud.
 """
 
 from collections.abc import Callable
@@ -27,10 +26,10 @@ from experiments.vision import download
 
 
 def register(utils: ModuleType, config: ml_collections.ConfigDict) -> None:
-    """Puts the losses into `utils`, which is `big_vision.utils`.
+    """Adds the losses to `utils`, which is `big_vision.utils`.
 
     Raises:
-      UsageError: `config.fine_tuning_loss` is not one.
+      UsageError: `config.fine_tuning_loss` has a value that is not allowed.
     """
     try:
         loss = fine_tuning_loss(**config.fine_tuning_loss)
@@ -73,7 +72,7 @@ def _of_one_label(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable
 
 
 def _as_big_vision_calls(per_example: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[..., jax.Array]:
-    """The mean of a loss over the examples; with `reduction=False` its value [B] for each."""
+    """Returns the mean of a loss over examples; with `reduction=False` its values [B]."""
 
     def loss(*, logits: jax.Array, labels: jax.Array, reduction: bool = True) -> jax.Array:
         losses = per_example(logits, labels)

@@ -1,3 +1,3 @@
 """Fine-tuning a vision transformer on CIFAR-100 with a top-k loss."""
 
-RANK = "rank"  # what runs keep of each image: how many classes are ahead of its label
+RANK = "rank"  # the name of an array that runs keep: for each image the number of classes ahead of its label

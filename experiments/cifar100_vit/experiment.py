@@ -1,4 +1,4 @@
-"""The fine-tuning experiment for the trainer: a network, a top-k loss or cross-entropy, top-k accuracies."""
+"""The fine-tuning experiment: a network, a top-k loss or cross-entropy, and top-k accuracies."""
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,11 @@ from experiments.vision import download, efficientnet_weights, features, vit
 from experiments.vision.networks import has_features
 from experiments.vision.networks import validate as validate_transformer
 
-MAX_K = 10  # of the top-k accuracies
+MAX_K = 10  # the largest k of the top-k accuracies
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields that the trainer knows nothing of."""
+    """Checks the fields that the trainer does not know."""
     if has_features(config):
         features.validate(config)
         require(config.images_per_class >= 0, "images_per_class", config.images_per_class, "at least 0")
@@ -32,7 +32,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     else:
         validate_transformer(config)
     if has_features(config) or is_convolutional(config):
-        require(not config.pretrained, "pretrained", config.pretrained, "empty: the network has ImageNet's weights")
+        require(not config.pretrained, "pretrained", config.pretrained, "empty, as the network has ImageNet's weights")
     try:
         fine_tuning_loss(**config.loss)
     except ValueError as error:
@@ -40,7 +40,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def prepare(config: ml_collections.ConfigDict) -> None:
-    """Asks for accelerators, unless the config does without, and fetches the weights to start from."""
+    """Requires an accelerator, unless the config does without one, and fetches the weights to start from."""
     if has_features(config):
         efficientnet_weights.require_installed()
         return
@@ -57,7 +57,7 @@ def prepare(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """The images, or their features."""
+    """Loads the images, or their features."""
     if not has_features(config):
         return data_lib.load(config)
     data, count = features.load(config), config.images_per_class
@@ -65,7 +65,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
-    """The experiment on images with the number of channels and of classes that `data` have."""
+    """Returns the experiment for images and classes as `data` have them."""
     if "k" in LOSSES[config.loss.name].reads:
         allowed = f"at most the {data.num_classes} classes of {config.dataset}"
         require(config.loss.k <= data.num_classes, "loss.k", config.loss.k, allowed)
@@ -78,26 +78,24 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     max_k = min(MAX_K, data.num_classes)
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        del key, progress
         value = loss_of(network.logits(params, batch["image"]), batch["label"]).mean()
         return value, {"loss": value}
 
     def correct(params: Params, examples: Batch) -> jax.Array:
-        """[B, max_k] bool: whether the label, or one of several, is among the k largest logits."""
+        """Returns bool [B, max_k]: whether the label, or one of several, is among the k largest logits."""
         logits = network.logits(params, network.prepare(examples["image"]))
         return ops.topk_accuracy(logits, examples["label"], max_k)
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        del progress
         hits = correct(params, examples).astype(jnp.float32) * 100.0
         return {
             f"{data.prefix}_accuracy": {str(k): hits[:, k - 1] for k in range(1, max_k + 1)},
-            # One number for all of Figure 6, to choose hyper-parameters by.
+            # One number for the whole of Figure 6, by which hyper-parameters are chosen.
             "mean_topk_error": 100.0 - hits.mean(axis=1),
         }
 
     def examine(params: Params, examples: Batch) -> dict[str, jax.Array]:
-        # Classes ahead of the label, max_k at most.
+        # The number of classes ahead of the label, at most max_k.
         return {RANK: max_k - correct(params, examples).sum(axis=1, dtype=jnp.uint8)}
 
     return Experiment(

@@ -9,14 +9,14 @@ Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of P
     topk_mixture   the mean of topk for 1, ..., k
     topk_surrogate f_R(x, 1_k) - max {<x, y> - R(y) : y in the polytope, 1 at the label}     `ops.topk_surrogate_loss`
 
-and, for those that others have proposed for top-k classification (`experiments/vision/losses.py`), with `lam` for the
-temperature where there is one,
+and the losses that others have proposed for top-k classification (`experiments/vision/losses.py`), with `lam` for the
+temperature if there is one:
 
     xent_smoothed, truncated_entropy, smooth_svm, sorted_xent
 
-`R(t) = lam / p |t|^p` is a constant of the logits, `lam / p` for one label, which the paper leaves out. Of `topk`, the
-first form has no lower bound for `k > 1`: mask and target differ in their sum, so lowering all logits alike lowers the
-loss. The second is a Fenchel-Young loss proper. See `ops.topk_fenchel_young_loss`.
+`R(t) = lam / p |t|^p` does not depend on the logits; it is `lam / p` for one label, and the paper leaves it out. The
+first form of `topk` has no lower bound for `k > 1`: the sums of mask and target differ, so lowering all logits alike
+lowers the loss. The second form is a Fenchel-Young loss. See `ops.topk_fenchel_young_loss`.
 
 To add one: an entry of LOSSES here, its name and look in `report.py`, and where it is tried in `suite.py`.
 """
@@ -34,16 +34,16 @@ from experiments.vision import losses as others
 from ops import interface
 from ops.losses import TARGETS, Target
 
-SMOOTHING = 0.1  # of xent_smoothed: the share of the target that all classes have in common
+SMOOTHING = 0.1  # the share of the target that xent_smoothed spreads over all classes
 
 
 class LossKind(NamedTuple):
-    """A loss, as LOSSES lists it.
+    """An entry of LOSSES.
 
     Attributes:
       loss: takes logits, labels, and by name the fields that it reads.
       reads: the fields of `config.loss` that it reads, besides its name.
-      single_label: whether it is defined only for examples of one class each.
+      single_label: whether every example must have exactly one class.
     """
 
     loss: Callable[..., jax.Array]
@@ -97,19 +97,18 @@ KINDS = Kinds(
 def fine_tuning_loss(
     name: str, k: int = 3, p: float = 2.0, lam: float = 0.1, target: Target = "one_hot"
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """The loss of that name, as a function of logits and labels.
+    """Returns the loss with a name, as a function of logits and labels.
 
     Args:
-      name: one of LOSSES. `xent` has no use for the other arguments, which are checked all the same.
-      k: how many classes the mask selects, at least 1; for `topk_mixture` the largest of 1, ..., k.
+      name: a name in LOSSES. `xent` does not use the other arguments, which are checked anyway.
+      k: the number of classes that the mask selects, at least 1; for `topk_mixture` the largest of 1, ..., k.
       p: exponent of the regularisation, in (1, 2].
       lam: strength of the regularisation, >= 0 and finite, in the units of the logits.
       target: "one_hot" or "smooth".
 
     Returns:
-      `loss(logits, labels)`, one value [B] per example, of logits [B, n] and either integer labels [B] or, unless the
-      entry says `single_label`, one value per class [B, n]. It is computed and returned in float32 at least, whatever
-      the type of the logits.
+      `loss(logits, labels)`: values [B] of logits [B, n] and integer labels [B] or, unless the entry says
+      `single_label`, labels [B, n] with a value for each class. It is computed and returned in float32 at least.
 
     Raises:
       ValueError: an argument is out of range; the message names it and its value.
@@ -119,7 +118,7 @@ def fine_tuning_loss(
     p = interface.check_p(p)
     interface.check_values("k", k, interface.Range("at least 1", 1))
     interface.check_values("lam", lam, interface.NON_NEGATIVE)
-    if np.isnan(lam):  # operators let it pass
+    if np.isnan(lam):  # which operators accept
         raise ValueError(f"lam must be finite and >= 0, got {lam}")
     if name in ("smooth_svm", "sorted_xent") and lam == 0:
         raise ValueError(f"lam, the temperature of {name}, must be positive, got {lam}")

@@ -1,13 +1,13 @@
 """The networks that are fine-tuned: a vision transformer, and EfficientNet-Lite0 in whole or in part.
 
-Which one it is follows from the config:
+The config decides:
 
     config.model                                  the transformer that its fields describe (`vision/networks.py`)
     config.features, layer="pooled" or "maps"     a linear head on features of the frozen network
-                     layer="before_last_block"    what comes after them: the last block and the head
-    config.network="efficientnet_lite0"           all of it, from images
+                     layer="before_last_block"    the last block and the head, on features before it
+    config.network="efficientnet_lite0"           the whole network, from images
 
-Statistics of norms stay those of ImageNet wherever weights do not.
+The statistics of norms are always those of ImageNet.
 """
 
 from typing import Any
@@ -26,12 +26,12 @@ from experiments.vision.pretrained import load_pretrained
 
 
 def is_convolutional(config: ml_collections.ConfigDict) -> bool:
-    """Whether EfficientNet-Lite0 is trained from images on."""
+    """Returns whether the whole of EfficientNet-Lite0 is trained, from images."""
     return config.get("network") is not None
 
 
 def make(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """The network of a valid config, for images or features as `data` have them."""
+    """Returns the network of a valid config, for images or features as `data` have them."""
     if is_convolutional(config):
         return _whole(config, data)
     if not has_features(config):
@@ -40,7 +40,7 @@ def make(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """The transformer; pretrained it keeps a head of its own, which starts from zero."""
+    """Returns the transformer; pretrained weights are loaded for all of it except the head, which starts from 0."""
     network = transformer(config, data)
     if not config.pretrained:
         return network
@@ -50,7 +50,7 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 
 def _head(data: Data) -> Network:
-    """Zeros to begin with: what a seed changes is the order of the examples alone."""
+    """Returns a linear head that starts from 0, so that seeds differ only in the order of the examples."""
     width = data.train["image"].shape[-1]
     model = Head(data.num_classes)
 
@@ -60,12 +60,12 @@ def _head(data: Data) -> Network:
     def logits(params: Params, examples: jax.Array) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, examples))
 
-    # The forward pass, and the backward pass to the parameters alone: nothing in front of them is trained.
+    # The forward pass, and the backward pass to the parameters only: nothing in front of the head is trained.
     return Network(init, logits, flops=4.0 * width * data.num_classes)
 
 
 def _last_block(data: Data) -> Network:
-    """The last block, the convolution behind it and a head of zeros."""
+    """Returns the last block, the convolution behind it, and a head that starts from 0."""
     model = EfficientNetLite0(data.num_classes, first_block=LAST_BLOCK)
     network = _convolutional(model, data.train["image"].shape[1:])
     return network._replace(logits=lambda params, features: network.logits(params, features.astype(jnp.float32)))
@@ -84,7 +84,7 @@ def _whole(config: ml_collections.ConfigDict, data: Data) -> Network:
 
 
 def _convolutional(model: EfficientNetLite0, shape: tuple[int, ...]) -> Network:
-    """The network of `model` with ImageNet's weights and statistics of norms, and a classifier of zeros."""
+    """Returns the network of `model` with ImageNet's weights and statistics, and a classifier that starts from 0."""
     weights = efficientnet_weights.load()
 
     def init(key: jax.Array) -> Params:

@@ -1,6 +1,7 @@
 """The tables, figures and findings of the fine-tuning experiment: `python -m experiments.cifar100_vit.report DIR`.
 
-Figure 6 is the paper's: the top-k accuracy against k for each loss. Without ViT-B/16 all of it is of a stand-in.
+Figure 6 is the paper's: the top-k accuracy against k for each loss. Where ViT-B/16 was not trained, every table and
+figure shows a stand-in for it.
 """
 
 import functools
@@ -25,16 +26,16 @@ from experiments.core.report.results import Run, grouped, pooled
 from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
-PAPER = "paper/"  # in the names of runs at the paper's learning rates, where others have chosen theirs
+PAPER = "paper/"  # begins the names of runs at the paper's learning rates, where other runs have chosen their own
 PAPERS_RATES, OWN = "at the paper's learning rates", "each loss at its own setting"
 SHOWN_K, PAIRED_K = (1, 3, 5, 10), (1, 3, 5)
-# Pages of results, by the blocks of them that are made here.
+# The block of tables made here, and the page of results that shows it.
 PAGES = {
     "fine-tuning on features": "cifar100_pretrained",
     "fine-tuning of the last block": "cifar100_last_block",
     "fine-tuning of a small network": "cifar100_vit",
 }
-# What the claim is judged by: the paper's network where it was trained, else these parts of another.
+# The claim is judged by the paper's network if that was trained, else by these parts of another.
 FULL, PARTS = "cifar100_vit-full", {"head": "cifar100_pretrained", "last block": "cifar100_last_block"}
 _LINE: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.5}
 _INTERVALS = (
@@ -42,7 +43,7 @@ _INTERVALS = (
     "the half width of their 95 % interval over test images, paired by image."
 )
 _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-entropy")
-# What each loss is called, by its fields of the config.
+# The name of each loss, to be filled in from the fields of a config.
 _NAMES = {
     "xent": "cross-entropy",
     "topk": "top-{k}, {form}",
@@ -53,11 +54,11 @@ _NAMES = {
     "smooth_svm": "smooth top-{k} SVM",
     "sorted_xent": "sorted cross-entropy, top-1 and top-{k}",
 }
-_DRAWN = ("xent", "topk", "topk_mixture")  # others would take the axis of a figure for themselves
+_DRAWN = ("xent", "topk", "topk_mixture")  # the others are so far off that a figure would show little else
 
 
 def _name(fields: Fields) -> str:
-    """Names a loss, for example `top-3, p = 4/3, smooth target`; what has no name here goes by that in LOSSES."""
+    """Names a loss, for example `top-3, p = 4/3, smooth target`; a loss without a name here keeps that of LOSSES."""
     p, k = markdown.p_name(fields["loss.p"]), fields["loss.k"]
     target = "the paper's" if fields["loss.target"] == "one_hot" else "smooth target"
     form = f"p = {p}" if k == 1 else f"p = {p}, {target}"
@@ -66,7 +67,7 @@ def _name(fields: Fields) -> str:
 
 
 def _look(fields: Fields) -> Look:
-    """Colour by p; dashed is the target as in the paper, dotted a top-1 loss, where both targets are the same."""
+    """Returns colour and dashes: colour by p, dashed for the paper's target, dotted for top-1, where targets agree."""
     p, k = fields["loss.p"], fields["loss.k"]
     if fields["loss.name"] == "xent":
         return BLUE, "-"
@@ -77,15 +78,15 @@ def _look(fields: Fields) -> Look:
 
 
 def _is_papers(fields: Fields) -> bool:
-    """Whether it has one of the two losses of Figure 6."""
+    """Returns whether the loss is one of the two in the paper's Figure 6."""
     return _name(fields) in ("top-3, p = 2, the paper's", "top-3, p = 4/3, the paper's")
 
 
 def order(run: Run) -> tuple[Any, ...]:
-    """The place of a run: by circumstances, in the order of LOSSES; then by learning rate, lam and decay."""
+    """Returns the place of a run: by circumstances, loss in the order of LOSSES, learning rate, lam and decay."""
     loss = run.config["loss"]
     form = (list(LOSSES).index(loss["name"]), -loss["k"], loss["target"] != "one_hot", -loss["p"])
-    return (*_circumstances(run), *form, *_tuned(run), run.name)
+    return (*_circumstances(run), *form, *_rate_lam_decay(run), run.name)
 
 
 PRESENTATION = Presentation(
@@ -101,7 +102,7 @@ PRESENTATION = Presentation(
 
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The lines of all tables: test, then what was tried on validation."""
+    """Returns the lines of all tables: on test, then all candidates on validation; `chosen` names those that won."""
     lines: list[str] = []
     groups = compared(runs)
     for title, final in groups.items():
@@ -112,34 +113,35 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     lines += [_INTERVALS, ""] if groups else []
     tried = _tried(runs)
     columns = {f"top-{k}": markdown.value(f"valid_accuracy/{k}") for k in SHOWN_K} | _MEAN
-    for alike in grouped(tried, _circumstances).values():
-        rows = markdown.rows(map(_first, alike), alike, columns, chosen)
-        lines += markdown.section(f"Validation, {_task(alike[0])}: top-k accuracy in %", rows)
+    for group in grouped(tried, _circumstances).values():
+        rows = markdown.rows(map(_first_cells, group), group, columns, chosen)
+        lines += markdown.section(f"Validation, {_task(group[0])}: top-k accuracy in %", rows)
     lines += ["Chosen for each loss: the largest mean of the top-1 to top-10 accuracies.", ""] if tried else []
     return lines
 
 
 def test_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
-    """The rows of runs on test, with differences from cross-entropy in the same circumstances."""
+    """Returns the rows of runs on test, with differences from cross-entropy in the same circumstances."""
     references = PRESENTATION.references(runs)
     columns: markdown.Columns = {f"top-{k}": markdown.value(f"test_accuracy/{k}") for k in SHOWN_K}
     for k in PAIRED_K:
-        worth = functools.partial(_is_right, k)
-        columns[f"top-{k} minus cross-entropy"] = markdown.over(references, f"test_accuracy/{k}", worth=worth)
-    return markdown.rows(map(_first, runs), runs, columns | _MEAN)
+        columns[f"top-{k} minus cross-entropy"] = markdown.minus_reference(
+            references, f"test_accuracy/{k}", per_example=functools.partial(_accuracy_of_images, k)
+        )
+    return markdown.rows(map(_first_cells, runs), runs, columns | _MEAN)
 
 
-def _is_right(k: int, kept: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The top-k accuracy of each image, in %."""
-    return 100.0 * (kept[RANK] < k)
+def _accuracy_of_images(k: int, examples: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the top-k accuracy of each image, 0 or 100 %, [S, N]."""
+    return 100.0 * (examples[RANK] < k)
 
 
-def _first(run: Run) -> markdown.Cells:
+def _first_cells(run: Run) -> markdown.Cells:
     return {"loss": _label(run), "setting": setting(run)}
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """Figure 6 for each group of runs that are compared, and the accuracy on validation against the learning rate."""
+    """Draws Figure 6 for each group of compared runs, and the accuracy on validation against the learning rate."""
     made = {}
     drawn = [run for run in runs if run.config["loss"]["name"] in _DRAWN]
     for title, rows in compared(drawn).items():
@@ -147,13 +149,13 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
         other = f"-{steps}-steps" + (f"-{images}-images" if images else "")
         made["figure6" + {PAPERS_RATES: "-paper-rates", OWN: ""}.get(title, other)] = figure6(rows)
     tried = _tried(drawn)
-    first = [run for run in tried if _circumstances(run) == _circumstances(tried[0]) and not _tuned(run)[-1]]
-    several = len({_tuned(run)[0] for run in first}) > 1
+    first = [run for run in tried if _circumstances(run) == _circumstances(tried[0]) and not _rate_lam_decay(run)[-1]]
+    several = len({_rate_lam_decay(run)[0] for run in first}) > 1
     return made | ({"accuracy-by-rate": by_rate(first)} if several else {})
 
 
 def figure6(runs: Sequence[Run]) -> Figure:
-    """Top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
+    """Draws top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
     figure, references = Figure(layout="constrained"), PRESENTATION.references(runs)
     accuracy, paired = figure.subplots(1, 2)
     for run in runs:
@@ -172,21 +174,23 @@ def figure6(runs: Sequence[Run]) -> Figure:
 
 
 def by_rate(runs: Sequence[Run]) -> Figure:
-    """Accuracy on validation against the learning rate, a curve for each loss: which is ahead depends on the rate.
+    """Draws the accuracy on validation against the learning rate, a curve for each loss.
 
-    A loss that was tried with several lam is shown at the one with which it is best at any rate. What is far below
-    cross-entropy at any rate is cut off.
+    A loss that was tried with several lam is shown at the best one. The axis ends a little below the least accuracy of
+    cross-entropy.
     """
     losses = grouped(runs, _label)
     figure = Figure(layout="constrained")
     for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
         lowest = None
         for name, members in losses.items():
-            _, lam, _ = _tuned(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
-            shown = [run for run in members if _tuned(run)[1] == lam]
+            _, lam, _ = _rate_lam_decay(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
+            shown = [run for run in members if _rate_lam_decay(run)[1] == lam]
             label = name if len(shown) == len(members) else f"{name}, lam = {markdown.number(lam)}"
             values = [interval(run.final(f"valid_accuracy/{k}")) | {"interval95": None} for run in shown]
-            curve(axes, [_tuned(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE)
+            curve(
+                axes, [_rate_lam_decay(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE
+            )
             if name == "cross-entropy":
                 lowest = min(value["mean"] or 0.0 for value in values) - 2
         axes.set_ylim(bottom=lowest)
@@ -195,7 +199,7 @@ def by_rate(runs: Sequence[Run]) -> Figure:
 
 
 def _with_legend(figure: Figure, columns: int) -> Figure:
-    """Adds a legend below, in a height of its own; with shorter handles a marker would hide the dashes."""
+    """Adds a legend below, with a height of its own, and handles long enough for markers not to hide the dashes."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.set_size_inches(11, 3.6 + 0.2 * -(-len(labels) // columns))
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=8, handlelength=4)
@@ -203,10 +207,10 @@ def _with_legend(figure: Figure, columns: int) -> Figure:
 
 
 def accuracy(results: Path) -> Finding | None:
-    """The top-3 losses against cross-entropy, for several k, at the paper's learning rates and each at its own."""
+    """Judges the top-3 losses against cross-entropy for several k, at the paper's learning rates and at their own."""
     if full := _read(results / FULL).get(OWN):
         return Finding(_verdict({"transformer": full}), None, finding.PAPERS_TASK)
-    # A suite that goes on does not have the paper's losses at both rates yet.
+    # A suite that is not finished may not have the paper's losses at both rates yet.
     read = {part: _read(results / name) for part, name in PARTS.items()}
     parts = {
         part: groups
@@ -220,14 +224,14 @@ def accuracy(results: Path) -> Finding | None:
 
 
 def _papers(runs: Sequence[Run]) -> list[dict[int, Numbers | None]]:
-    """The differences from cross-entropy by k, of each of the paper's losses."""
+    """Returns for each of the paper's losses its differences from cross-entropy, by k."""
     references = PRESENTATION.references(runs)
     papers = [run for run in runs if _is_papers(run.fields)]
     return [{k: minus(run, references[run.name], f"test_accuracy/{k}") for k in SHOWN_K} for run in papers]
 
 
 def _verdict(by_part: Mapping[str, Sequence[Run]]) -> Verdict:
-    """The answer by all k, and the difference at k = 3; where parts of a network disagree, that of each."""
+    """Returns the answer over all k with the difference at k = 3; a mixed answer shows that of each part."""
     losses = {part: _papers(runs) for part, runs in by_part.items()}
     best = {part: _best(by_k[3] for by_k in its) for part, its in losses.items()}
     verdict = finding.answer([sign(value) for its in losses.values() for by_k in its for value in by_k.values()])
@@ -239,20 +243,20 @@ def _verdict(by_part: Mapping[str, Sequence[Run]]) -> Verdict:
 
 
 def _best(values: Iterable[Numbers | None]) -> Numbers:
-    """The largest difference."""
+    """Returns the largest difference."""
     known = [value for value in values if value and value["mean"] is not None]
     return max(known, key=lambda value: float(value["mean"]), default={"mean": None, "interval95": None})
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """The tables of the pages on fine-tuning, of the losses that were trained in all circumstances."""
+    """Returns the tables of the pages on fine-tuning, by block: the losses that were trained in all circumstances."""
     made: dict[str, list[str]] = {}
     for block, name in PAGES.items():
         groups = _read(results / name)
-        everywhere = set.intersection(*(set(map(_label, runs)) for runs in groups.values())) if groups else set()
+        in_all_groups = set.intersection(*(set(map(_label, runs)) for runs in groups.values())) if groups else set()
         lines = []
         for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
-            rows = [row for row in test_rows(groups[title]) if row["loss"] in everywhere]
+            rows = [row for row in test_rows(groups[title]) if row["loss"] in in_all_groups]
             shown = [{column: row[column] for column in _ON_PAGES} for row in rows]
             lines += [f"**{title.capitalize()}**", "", *markdown.table(shown)]
         made |= {block: [*lines, _INTERVALS]} if OWN in groups else {}
@@ -263,22 +267,22 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def compared(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """The runs on test that are compared with each other, by how: PAPERS_RATES, OWN, or OWN in other circumstances.
+    """Groups the runs on test by what they are compared at: PAPERS_RATES, OWN, or another circumstance by its name.
 
-    Runs that differ in their seeds alone are one. In OWN are those on all images that are the shortest.
+    OWN has the shortest runs on all images, each loss at its own setting. Runs that differ in seeds alone are joined.
     """
     final = [run for run in runs if run.config["split"] == "test" and not _is_pretraining(run)]
-    # One whose own rate is the paper's is there twice, and no repetition.
+    # A loss whose own rate is the paper's has two equal runs, one in each group.
     paper, own = (pooled(run for run in final if (PAPER in run.name) == at_paper) for at_paper in (True, False))
     groups = {PAPERS_RATES: sorted(paper, key=order)} if paper else {}
-    for alike in grouped(sorted(own, key=order), _circumstances).values():
-        groups[_task(alike[0]) if OWN in groups else OWN] = alike
+    for group in grouped(sorted(own, key=order), _circumstances).values():
+        groups[_task(group[0]) if OWN in groups else OWN] = group
     return groups
 
 
 @functools.lru_cache(maxsize=8)
 def _read(directory: Path) -> dict[str, list[Run]]:
-    """The runs below a directory that are compared; none if there are none."""
+    """Returns the groups of compared runs below a directory."""
     return compared(PRESENTATION.load(directory)[0])
 
 
@@ -287,21 +291,21 @@ def _label(run: Run) -> str:
 
 
 def setting(run: Run) -> str:
-    """The settings chosen for a loss, for example `learning rate 0.1, lam = 1`; weight decay, if there is any."""
-    rate, lam, decay = _tuned(run)
+    """Writes the setting of a loss, for example `learning rate 0.1, lam = 1`; with weight decay, if there is any."""
+    rate, lam, decay = _rate_lam_decay(run)
     parts = [f"learning rate {markdown.number(rate)}"]
     parts += [f"lam = {markdown.number(lam)}"] if "lam" in LOSSES[run.config["loss"]["name"]].reads else []
     return ", ".join([*parts, f"decay {markdown.number(decay)}"] if decay else parts)
 
 
-def _tuned(run: Run) -> tuple[float, float, float]:
-    """The learning rate, lam and weight decay of a run."""
+def _rate_lam_decay(run: Run) -> tuple[float, float, float]:
+    """Returns the learning rate, lam and weight decay of a run."""
     optimizer = run.config["optimizer"]
     return optimizer["learning_rate"], run.config["loss"]["lam"], optimizer.get("weight_decay") or 0.0
 
 
 def _mean_accuracy(run: Run) -> Numbers:
-    """The mean of the top-1 to top-10 accuracies."""
+    """Returns the interval of the mean of the top-1 to top-10 accuracies."""
     return interval([None if error is None else 100 - error for error in run.final("mean_topk_error")])
 
 
@@ -309,7 +313,7 @@ _MEAN = {"mean of top-1 to 10": lambda run: markdown.plus_minus(_mean_accuracy(r
 
 
 def _circumstances(run: Run) -> tuple[int, int]:
-    """Training images of each class (all of them: 0) and steps: runs that are compared are alike in these."""
+    """Returns the training images of each class, 0 for all, and the steps: compared runs agree in these."""
     return run.config.get("images_per_class") or 0, run.config["steps"]
 
 
@@ -319,17 +323,17 @@ def _task(run: Run) -> str:
 
 
 def _tried(runs: Sequence[Run]) -> list[Run]:
-    """The runs from which hyper-parameters are chosen."""
+    """Returns the runs from which hyper-parameters are chosen."""
     return [run for run in runs if run.config["split"] == "validation" and not _is_pretraining(run)]
 
 
 def _is_pretraining(run: Run) -> bool:
-    """Whether the run makes the weights that others start from."""
+    """Returns whether the run makes the weights that others start from."""
     return bool(run.config.get("export_params"))
 
 
 def _stand_in(run: Run) -> str:
-    """Says what is trained in the place of the paper's network; empty if it is that network."""
+    """Says which network stands in for the paper's; empty if a run trains the paper's."""
     model = run.config.get("model") or {}
     if model.get("variant") == "B/16":
         return ""

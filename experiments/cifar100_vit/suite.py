@@ -1,21 +1,21 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.cifar100_vit.suite --out=DIR`.
 
-small  what results/cifar100_vit holds, the stand-in for ViT-B/16: pretraining on the coarse labels of CIFAR-100,
+small  the runs of results/cifar100_vit, a stand-in for ViT-B/16: pretraining on the coarse labels of CIFAR-100, then
        hyper-parameters of every loss chosen on validation, then every loss on test; two hours and a quarter on
-       2 CPU cores that are busy
-pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss at
-       the paper's learning rate, and at its own, chosen on validation from one grid; 39 minutes on 2 CPU cores
-last_block   the same for a few losses, with that network's last block trained, too: hours on 2 CPU cores
+       2 busy CPU cores
+pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss
+       trains at the paper's learning rate, and at its own, chosen on validation; 39 minutes on 2 CPU cores
+last_block   the same for a few losses, and the last block of that network is trained too; two hours on 2 CPU cores
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
-       paper's learning rates and each at its own
+       paper's learning rates and each loss at its own
 
 Pretraining sees neither the validation nor the test images.
 
-On features the learning rate is chosen on validation, then at that rate the weight decay. lam stays as it is: for the
-losses of this framework and a head that starts from zeros only rate / lam matters, where nothing is clipped. That is
-not so of the temperature of the smooth SVM and of the sorted cross-entropy, which is chosen with the rate, nor where a
-block is trained with the head; there lam is one that was not chosen.
+On features the learning rate is chosen on validation, then at that rate the weight decay. lam is not chosen: for the
+losses of this framework and a head that starts from zeros only rate / lam matters, unless gradients are clipped. The
+temperature of the smooth SVM and of the sorted cross-entropy does matter, and is chosen with the rate. lam would matter
+too where a block is trained with the head, but is not chosen there.
 """
 
 import dataclasses
@@ -35,16 +35,16 @@ Fields = Mapping[str, Any]  # of the config, by dotted name
 PRETRAIN = "pretrain"
 SWEEP_SEEDS = (100,)
 FINAL_SEEDS = (0, 1, 2, 3, 4)
-# One at a time: batches of 512 images of 384 pixels fill the devices, and a stream is of one seed.
+# A run has one seed: batches of 512 images of 384 pixels fill the devices, and a stream of images has one order.
 FULL_SEEDS = (0, 1, 2)
 DEMO_SEEDS = (0, 1, 2)
 
-# The same learning rates for every loss. How strong a top-k loss is depends on lam, so each is tried with each rate.
+# The learning rates of all losses. The strength of a top-k loss depends on lam, so each lam is tried at each rate.
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 FULL_RATES = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 RATES_ON_FEATURES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 FEW_RATES = RATES_ON_FEATURES[:9]
-DECAYS = (0.01, 0.1, 1.0)  # besides none; they are scaled by the rate
+DECAYS = (0.01, 0.1, 1.0)  # tried besides none; the trainer scales them by the rate
 FEW_IMAGES_DECAYS = (*DECAYS, 10.0)
 
 
@@ -54,9 +54,9 @@ class Form:
 
     Attributes:
       loss: its name in LOSSES.
-      fields: of `config.loss`, those that it sets.
-      lams: tried with each learning rate on the small network; none: that of the config.
-      temperatures: values of lam tried with each rate on features, for losses where not only rate / lam matters.
+      fields: the fields of `config.loss` that it sets.
+      lams: the lams to try with each learning rate on the small network; if empty, that of the config.
+      temperatures: the values of lam to try with each rate on features, for losses with a temperature.
       in_all_suites: whether it is also in the suites that do not train on features.
     """
 
@@ -68,7 +68,7 @@ class Form:
 
     @property
     def config_fields(self) -> dict[str, Any]:
-        """Its fields of the config, by dotted name."""
+        """The fields of the config that it sets, by dotted name."""
         return {"loss.name": self.loss} | {f"loss.{name}": value for name, value in self.fields.items()}
 
 
@@ -93,7 +93,7 @@ FORMS = {
     "sorted-xent": Form("sorted_xent", {"k": 5}, temperatures=(0.1, 1.0, 10.0), in_all_suites=False),
 }
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
-# The losses of the other settings: cross-entropy, the paper's, and one that comes closer to it.
+# The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
 IN_DEMO = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 DEMO = DIGITS | {"batch_size": 64}
@@ -101,15 +101,15 @@ DEMO = DIGITS | {"batch_size": 64}
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Data and length of training on features, in which losses are compared.
+    """Data and length of training on features, at which losses are compared.
 
     Attributes:
-      prefix: of the names of its runs.
-      fields: of the config.
-      steps: the option of that name.
-      losses: by their names in FORMS.
-      rates, decays: tried for each of them.
-      variant: of the config.
+      prefix: what the names of its runs begin with.
+      fields: fields of the config.
+      steps: the config's option `steps`.
+      losses: names in FORMS.
+      rates, decays: learning rates and weight decays to try for each loss.
+      variant: the config's option for the network.
     """
 
     prefix: str
@@ -126,14 +126,14 @@ OTHER_SETTINGS = (
     Setting("images10/", {"images_per_class": 10}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
     Setting("images50/", {"images_per_class": 50}, losses=FEW_LOSSES, rates=FEW_RATES, decays=FEW_IMAGES_DECAYS),
     Setting("steps1000/", steps=1000, losses=FEW_LOSSES, rates=FEW_RATES),
-    # The best rate falls with the length of training.
+    # The best rate falls with the length of training, so lower ones are tried.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
 LAST_BLOCK = Setting("", losses=FEW_LOSSES, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")
 
 
 def small() -> list[SuiteRun]:
-    """Pretraining, the sweep on validation, then every loss on test at the setting chosen for it."""
+    """Returns pretraining, the sweep on validation, then every loss on test at the setting chosen for it."""
     pretraining = SuiteRun(PRETRAIN, {"split": "validation"}, variant="small,pretrain")
     tried, final = [], []
     for name, form in IN_ALL_SUITES.items():
@@ -147,7 +147,7 @@ def small() -> list[SuiteRun]:
 
 
 def pretrained() -> list[SuiteRun]:
-    """Lists every loss in the paper's setting, at the paper's rates and at its own; elsewhere a few, at their own."""
+    """Returns every loss in the paper's setting at the paper's and its own rate, and a few losses in others."""
     return [
         *_at_paper_rates(PAPERS_SETTING),
         *(run for setting in (PAPERS_SETTING, *OTHER_SETTINGS) for run in _tuned(setting)),
@@ -155,12 +155,12 @@ def pretrained() -> list[SuiteRun]:
 
 
 def last_block() -> list[SuiteRun]:
-    """A few losses where the last block is trained with the head, at the paper's rates and at their own."""
+    """Returns a few losses with the last block trained too, at the paper's rates and at their own."""
     return [*_at_paper_rates(LAST_BLOCK), *_tuned(LAST_BLOCK)]
 
 
 def demo() -> list[SuiteRun]:
-    """Pretraining on pairs of digits, then some losses on the ten, at one setting."""
+    """Returns pretraining on pairs of digits, then some losses on the ten digits, at one setting."""
     short = {"steps": 200, "eval_every": 200, "checkpoint_every": 200, "optimizer.warmup_steps": 20}
     runs = [SuiteRun(PRETRAIN, DEMO | {"split": "validation"} | short, variant="small,pretrain")]
     fields = {"seeds": DEMO_SEEDS, "steps": 100, "eval_every": 10, "checkpoint_every": 100, "loss.lam": 1.0}
@@ -171,7 +171,7 @@ def demo() -> list[SuiteRun]:
 
 
 def full() -> list[SuiteRun]:
-    """From public weights: every loss at the paper's rate, the rates on validation, every loss at its own."""
+    """Returns every loss from public weights: at the paper's rate, at all rates on validation, and at its own."""
     at_papers, tried, at_own = [], [], []
     for name, form in IN_ALL_SUITES.items():
         variant = f"loss={form.loss}"
@@ -186,14 +186,14 @@ def full() -> list[SuiteRun]:
 
 
 def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
-    """Every loss at the rate that the config has for it."""
+    """Yields every loss at the rate that the config has for it."""
     for name in setting.losses:
         form = FORMS[name]
         yield SuiteRun(f"{PAPER}{name}", _final(setting, form), variant=f"{setting.variant},loss={form.loss}")
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
-    """For each loss the rates, then decays at the best of them, then the best of all on test."""
+    """Yields for each loss the rates, the decays at the best of them, and the best of all on test."""
     variant = f"{setting.variant},steps={setting.steps}"
     for name in setting.losses:
         form = FORMS[name]
@@ -215,7 +215,7 @@ def _final(setting: Setting, form: Form) -> dict[str, Any]:
 
 
 def _rates_and_lams(rates: Sequence[float], lams: Sequence[float] = ()) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each rate, with each lam if there are any: what names a run by them (`lr0.1-lam1`), and the fields."""
+    """Yields each rate, with each lam if there are any: the end of a run's name (`lr0.1-lam1`), and the fields."""
     for lam in lams or (None,):
         for rate in rates:
             if lam is None:

@@ -1,4 +1,4 @@
-"""The pruning experiment for the trainer: a network, cross-entropy, and a method that prunes."""
+"""The pruning experiment: a network, cross-entropy, and a method that prunes."""
 
 import zlib
 from typing import Any
@@ -25,13 +25,13 @@ Params = dict[str, Any]  # {"network": NetworkParams, "method": {pool: State}}
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields that the trainer knows nothing of."""
+    """Checks the fields that the trainer does not know."""
     methods.validate(config)
     networks.validate(config)
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
-    """The experiment on images of the size and with the number of classes that `data` have."""
+    """Returns the experiment for images and classes as `data` have them."""
     require(not data.is_multi_hot, "label", config.get("label", "label"), "a feature of one class an image")
     network = networks.NETWORKS[config.network].make(config, data)
     total_steps = Plan.of(config, data.num_train).total_steps
@@ -47,7 +47,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return {"network": params, "method": states}
 
     def effective(params: Params, progress: jax.Array, key: jax.Array | None = None) -> NetworkParams:
-        """The parameters of the forward pass; in its deterministic form without a key."""
+        """Returns the parameters of the forward pass, without a key those of its deterministic form."""
         vectors = pools.gather(params["network"])
         weights = {
             pool: method.weights(w, params["method"][pool], progress, None if key is None else _key_of(pool, key))
@@ -88,7 +88,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             return 100.0 * wrong.astype(jnp.float32)
 
         def per_example(value: jax.Array) -> jax.Array:
-            """Repeats a value for each example: evaluation in batches takes no other metrics."""
+            """Repeats a value for each example: evaluation in batches only takes metrics of examples."""
             return jnp.broadcast_to(value, examples["label"].shape) if config.get("eval_batch_size") else value
 
         metrics: Metrics = {"error": error(trained), "hardened_error": error(hardened)}
@@ -120,7 +120,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
 
 def _validate_density(config: ml_collections.ConfigDict, sizes: dict[str, int]) -> None:
-    """Checks that each vector that is pruned keeps an entry; `sizes` are those of the vectors of each pool."""
+    """Checks that each pruned vector keeps an entry; `sizes` are the lengths of the vectors by pool."""
     size, pool = min((size, pool) for pool, size in sizes.items())
     owner = {"network": "the network", "row": f"a unit of layer {pool}", "matrix": f"layer {pool}"}[config.budget]
     allowed = f"at least {1 / size:.3g}, to keep one of the {size} weights of {owner}"
@@ -128,18 +128,18 @@ def _validate_density(config: ml_collections.ConfigDict, sizes: dict[str, int]) 
 
 
 def _key_of(pool: str, key: jax.Array) -> jax.Array:
-    """The key of a pool, by the layer's index if that is numeric, else by the CRC of its name."""
+    """Returns the key of a pool: by the layer's index if its name is numeric, else by the CRC of the name."""
     number = 0 if pool == "network" else int(pool) if pool.isdecimal() else zlib.crc32(pool.encode())
     return jax.random.fold_in(key, np.uint32(number))
 
 
 def _hardened(vector: jax.Array, density: float) -> jax.Array:
-    """`vector` ([n] or [rows, n]) with its k entries of largest magnitude alone."""
+    """Returns `vector` ([n] or [rows, n]) with 0 for all but its k entries of largest magnitude."""
     return ops.hard_topk_mag(vector, num_kept(density, vector.shape[-1]))
 
 
 def _density(kernels: list[jax.Array]) -> jax.Array:
-    """The fraction of entries that are not zero."""
+    """Returns the fraction of entries that are not 0."""
     nonzero = jnp.stack([jnp.count_nonzero(kernel) for kernel in kernels]).sum()
     return nonzero / sum(kernel.size for kernel in kernels)
 

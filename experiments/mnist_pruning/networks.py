@@ -1,4 +1,4 @@
-"""The networks that are pruned, by the name that `config.network` has for them.
+"""The networks that are pruned, by their names in `config.network`.
 
 To add one: a function that makes it from a config and data, and an entry of NETWORKS.
 """
@@ -40,9 +40,9 @@ class MLP(nn.Module):
     """The paper's `W3 relu(W2 relu(W1 a + b1) + b2) + b3`, with layers named "1", "2", ...; biases start at 0.
 
     Attributes:
-      widths: of the hidden layers.
-      num_classes: width of the output.
-      kernel_init: of all kernels.
+      widths: the widths of the hidden layers.
+      num_classes: the width of the output.
+      kernel_init: the initialiser of all kernels.
     """
 
     widths: Sequence[int]
@@ -59,20 +59,20 @@ class MLP(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkKind:
-    """A network, as `NETWORKS` lists it."""
+    """An entry of `NETWORKS`."""
 
     make: Callable[[ml_collections.ConfigDict, Data], Network]
-    validate: Callable[[ml_collections.ConfigDict], None]  # of its own fields
-    fields: Sequence[str]  # that only configs of this network have
+    validate: Callable[[ml_collections.ConfigDict], None]  # checks its own fields
+    fields: Sequence[str]  # the fields that only its configs have
 
 
 def _mlp(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """The paper's MLP, with `config.prune_layers` pruned."""
+    """Returns the paper's MLP, with `config.prune_layers` pruned."""
     model = MLP(config.hidden, data.num_classes, INITIALISATIONS[config.initialisation])
     shift, scale = INPUTS[config.inputs](data)
 
     def inputs(images: jax.Array) -> jax.Array:
-        """Vectors [B, D], scaled as the config has it, of images [B, H, W, C]."""
+        """Images [B, H, W, C] to vectors [B, D], scaled as `config.inputs` says."""
         return (images.reshape(images.shape[0], -1).astype(jnp.float32) - shift) / scale
 
     return Network(
@@ -96,9 +96,9 @@ def _validate_mlp(config: ml_collections.ConfigDict) -> None:
 
 
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
-    """A vision transformer from scratch; every matrix is pruned but embeddings (patches, positions, class token).
+    """Returns a vision transformer from scratch; all matrices are pruned except embeddings.
 
-    Its usual head of zeros would never be among the largest weights, and would stay as it is.
+    The head does not start from zeros as usual, because zeros would never be among the largest weights.
     """
     network = transformer(config, data, head_init=initializers.lecun_normal())
     leaves = traverse_util.flatten_dict(jax.eval_shape(network.init, jax.random.key(0)))

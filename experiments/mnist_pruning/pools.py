@@ -1,6 +1,6 @@
-"""Which weights compete for one budget: those of a matrix, those of all matrices, or those into one unit.
+"""Pools of weights that compete for one budget: those of a matrix, those of all matrices, or those into one unit.
 
-A pool is a vector of weights, or a matrix with a vector in each row, where every row has a budget of its own.
+A pool is a vector of weights, or a matrix whose rows have budgets of their own.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ import optax
 from flax import traverse_util
 
 BUDGETS = ("matrix", "network", "row")
-Params = dict[str, Any]  # nested, with the kernel of a layer below the key "kernel"
-Vectors = dict[str, jax.Array]  # by pool: [n], or [rows, n]
+Params = dict[str, Any]  # nested; the key "kernel" of a layer holds its kernel
+Vectors = dict[str, jax.Array]  # the weights of each pool, [n] or [rows, n]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Pools:
     """The pools of the kernels of some layers.
 
     Attributes:
-      budget: of `BUDGETS`. `matrix` and `row` (the weights into one unit) make a pool of each kernel, named after its
-        layer, `network` one of all of them.
-      layers: whose kernels are pruned, each by its keys in the network, with dots between.
+      budget: one of `BUDGETS`. `network` makes one pool of all kernels. `matrix` and `row` (the weights into one unit)
+        make a pool of each kernel, named after its layer.
+      layers: the layers whose kernels are pruned; each is named by its keys in the network, joined by dots.
     """
 
     budget: str
@@ -34,16 +34,16 @@ class Pools:
 
     @property
     def in_rows(self) -> bool:
-        """Whether the rows of a pool have budgets of their own."""
+        """Tells whether the rows of a pool have budgets of their own."""
         return self.budget == "row"
 
     def kernels(self, network: Params) -> dict[str, Any]:
-        """The kernels that are pruned of a network, or of what has its structure, by layer."""
+        """Returns the pruned kernels by layer, of a network or of a tree with its structure."""
         leaves = traverse_util.flatten_dict(network)
         return {layer: leaves[_path(layer)] for layer in self.layers}
 
     def gather(self, network: Params) -> Vectors:
-        """The pools of a network, or of what has its shape."""
+        """Returns the pools of a network, or of a tree with its structure."""
         kernels = self.kernels(network)
         if self.budget == "network":
             return {"network": jnp.concatenate([kernel.ravel() for kernel in kernels.values()])}
@@ -52,7 +52,7 @@ class Pools:
         return {layer: kernel.ravel() for layer, kernel in kernels.items()}
 
     def scatter(self, vectors: Vectors, network: Params) -> Params:
-        """`network` with the kernels that `gather` would make these pools of."""
+        """Returns `network` with kernels from pools: the inverse of `gather`."""
         kernels = self.kernels(network)
         if self.budget == "network":
             (vector,) = vectors.values()
@@ -69,21 +69,21 @@ def _path(layer: str) -> tuple[str, ...]:
 
 
 def _matrix(layer: str, shape: Sequence[int]) -> tuple[int, int]:
-    """Inputs and units of a kernel; those of attention have an axis of heads, behind the inputs or, in `out`, before.
+    """Returns the numbers of inputs and units of a kernel of Flax's `Dense` or `MultiHeadDotProductAttention`.
 
-    The kernels are those of Flax's `Dense` and `MultiHeadDotProductAttention`.
+    Kernels of attention have an axis of heads: behind the inputs, or in `out` before the units.
     """
     first_unit = len(shape) - 1 if layer.split(".")[-1] == "out" else 1
     return math.prod(shape[:first_unit]), math.prod(shape[first_unit:])
 
 
 def forget(opt_state: optax.OptState, masks: Mapping[str, jax.Array]) -> optax.OptState:
-    """The state of an optimizer of networks with 0 for all that it remembers of kernels' entries whose mask is 0.
+    """Returns the state of an optimizer with 0 for each entry that belongs to an entry of a kernel with mask 0.
 
     Args:
-      opt_state: in which such trees as momenta have the kernel of a layer below "network", the keys of the layer, and
-        "kernel".
-      masks: by layer, of the shape of its kernel.
+      opt_state: the state; trees in it, such as momenta, hold the kernel of a layer below "network", the keys of the
+        layer, and "kernel".
+      masks: by layer, a mask of the shape of its kernel.
     """
     places = {("network", *_path(layer)): mask for layer, mask in masks.items()}
     lengths = {len(place) for place in places}

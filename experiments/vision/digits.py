@@ -1,4 +1,4 @@
-"""The data and the network of the demos: scikit-learn's digits, without a download, and a network of two blocks."""
+"""The data and the network of the demos: scikit-learn's digits, which need no download, and two blocks."""
 
 from typing import Any
 

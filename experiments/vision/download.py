@@ -1,4 +1,4 @@
-"""Files from the web, downloaded once."""
+"""Downloads files from the web, each once."""
 
 import errno
 import hashlib
@@ -13,18 +13,18 @@ from experiments.core.input import cache
 from experiments.core.record.files import replacing
 
 SCHEMES = ("gs://", "https://")
-_STORAGE = "https://storage.googleapis.com"  # serves what is public in gs://, by https
+_STORAGE = "https://storage.googleapis.com"  # serves public files of gs:// by https
 _TIMEOUT = 60  # seconds without an answer
 
 
 def fetch(url: str) -> Path:
-    """Returns the local copy of a file at `gs://BUCKET/FILE` (of a public bucket) or `https://...`.
+    """Returns the path of a local copy of `gs://BUCKET/FILE` (in a public bucket) or `https://...`.
 
-    It is downloaded into the cache directory unless it is there already; an interrupted download leaves nothing.
-    Weights are `.npz` files, which have a checksum for each array, so reading them detects damage.
+    The file is downloaded into the cache directory unless it is there; an interrupted download leaves nothing. Weights
+    are `.npz` files, which have a checksum for each array, so reading them detects damage.
 
     Raises:
-      UsageError: it could not be obtained.
+      UsageError: the file could not be obtained.
     """
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     path = cache.directory() / "pretrained" / f"{digest}-{url.rpartition('/')[2] or 'file'}"

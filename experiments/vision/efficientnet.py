@@ -7,8 +7,8 @@ The axes are `B` batch, `H` height, `W` width, `C` channels. Parameters and stat
         expand, depthwise, project             the same; block_0, which does not expand, has the last two
     classifier/{kernel,bias}                   [1280, 1000]
 
-and of each convolution `kernel` [k, k, C, C'] ([k, k, 1, C] if depthwise), `norm/{scale,bias}`, and in the collection
-`batch_stats` `norm/{mean,var}`. Convolutions are padded as XLA has it ("SAME"), at the far side where padding is odd.
+A convolution has `kernel` [k, k, C, C'] ([k, k, 1, C] if depthwise), `norm/{scale,bias}`, and in the collection
+`batch_stats` `norm/{mean,var}`. Padding is XLA's "SAME": odd padding has its larger part at the far side.
 """
 
 from typing import NamedTuple
@@ -29,22 +29,22 @@ STAGES = (  # repeats, kernel size, stride of the first, expansion, channels
 )
 STEM, WIDTH, NUM_CLASSES = 32, 1280, 1000
 LAST_BLOCK = sum(repeats for repeats, *_ in STAGES) - 1
-# Names of two outputs: the input of the last block, and the map at the end of the fifth stage.
+# The names of two outputs: the input of the last block, and the map at the end of the fifth stage.
 BEFORE_LAST_BLOCK, STAGE_5 = "before_last_block", "stage_5"
-# Pixels along the side of a place: in the last map, and in that of the fifth stage.
+# The side of a place in pixels, in the last map and in that of the fifth stage.
 REDUCTION, REDUCTION_5 = 32, 16
 EPSILON = 1e-3
 
 
 class Outputs(NamedTuple):
-    """Outputs of the network for images; a compiler leaves out what is not used.
+    """The outputs of the network for images; compilation drops unused ones.
 
     Attributes:
-      stage_5: [B, H / 16, W / 16, 112] of block 10, sides rounded up; None where that is left out.
+      stage_5: [B, H / 16, W / 16, 112], the output of block 10, sides rounded up; None if `first_block` is above 10.
       before_last_block: [B, H / 32, W / 32, 192], the input of the last block, sides rounded up.
       maps: [B, H / 32, W / 32, 320], the output of the last block.
       pooled: [B, 1280], the features that the classifier sees.
-      logits: [B, 1000] of ImageNet's classes, or of others.
+      logits: [B, num_classes], by default of ImageNet's 1000 classes.
     """
 
     stage_5: Array | None
@@ -55,12 +55,12 @@ class Outputs(NamedTuple):
 
 
 class EfficientNetLite0(nn.Module):
-    """Images to features and logits; BatchNorm always has the statistics it was trained with.
+    """Images to features and logits; BatchNorm always uses the statistics of its training.
 
     Attributes:
-      num_classes: of the logits.
-      first_block: the number of the first block. Above 0 the network begins there, without a stem, and takes the maps
-        in front of that block.
+      num_classes: the number of logits.
+      first_block: the number of the first block. Above 0 the network has no stem, and takes the maps in front of that
+        block.
     """
 
     num_classes: int = NUM_CLASSES
@@ -81,13 +81,13 @@ class EfficientNetLite0(nn.Module):
             if stage == 5 and number > self.first_block:
                 stage_5 = x
         pooled = Convolution(WIDTH, 1, name="head")(x).mean(axis=(1, 2))
-        # From zeros, where it is not loaded.
+        # The kernel starts from zeros unless weights are loaded.
         classifier = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros, name="classifier")
         return Outputs(stage_5, before, x, pooled, classifier(pooled))
 
 
 class Block(nn.Module):
-    """An inverted residual: more channels, a depthwise convolution, fewer channels, which are added to the input."""
+    """An inverted residual: to more channels, a depthwise convolution, to fewer channels, added to the input."""
 
     channels: int
     kernel_size: int
@@ -106,7 +106,7 @@ class Block(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, its norm, and ReLU6 unless there is to be none."""
+    """A convolution without bias, its norm, and ReLU6 if `activation` is set."""
 
     channels: int
     kernel_size: int
@@ -130,7 +130,7 @@ class Convolution(nn.Module):
 
 
 class Head(nn.Module):
-    """Features to logits, from zeros, as the head of `VisionTransformer`; maps are averaged over their places first."""
+    """Features to logits by a layer that starts from zeros; maps are averaged over their places first."""
 
     num_classes: int
 
@@ -143,10 +143,10 @@ class Head(nn.Module):
 
 
 def preprocess(images: Array, size: int) -> Array:
-    """uint8 images [B, H, W, C] to floats [B, S, S, C] about 0: resized bicubically, whatever their aspect.
+    """uint8 images [B, H, W, C] to floats [B, S, S, C] around 0, resized bicubically, whatever their aspect.
 
-    The scale is that of the training of the weights, (x - 127) / 128. Resizing widens the filter where images shrink
-    (antialias) and clips values to [0, 255], as happens to images that are stored resized.
+    The scale is (x - 127) / 128, with which the weights were trained. If images shrink, resizing widens its filter
+    (antialias). It clips values to [0, 255], as storing resized images would.
     """
     batch, height, width, channels = images.shape
     x = images.astype(jnp.float32)
@@ -156,19 +156,19 @@ def preprocess(images: Array, size: int) -> Array:
 
 
 def from_normalised(images: Array) -> Array:
-    """Turns values in [-1, 1] into what `preprocess` returns for the same images."""
+    """Images with values in [-1, 1] to the scale of `preprocess`."""
     return (images * 127.5 + 0.5) / 128.0
 
 
 def in_colour(images: Array) -> Array:
-    """Images [B, H, W, 3]; grey ones [B, H, W, 1] with their channel three times."""
+    """Images [B, H, W, 1 or 3] to [B, H, W, 3], by repeating a grey channel."""
     return jnp.repeat(images, 3, axis=-1) if images.shape[-1] == 1 else images
 
 
 def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:
     """[B, H, W, C] with a kernel [k, k, 1, C] to [B, H / stride, W / stride, C].
 
-    On CPUs it is a sum of k^2 shifted products, which XLA fuses into one loop, ten times as fast there as its grouped
+    On CPUs it is a sum of k^2 shifted products: XLA fuses them into one loop, ten times as fast there as its grouped
     convolution.
     """
 
@@ -198,7 +198,7 @@ def _shifted_products(x: Array, kernel: Array, stride: int) -> Array:
     sides = x.shape[1:3]
     padding = jax.lax.padtype_to_pads(sides, (size, size), (stride, stride), "SAME")
     padded = jnp.pad(x, ((0, 0), *padding, (0, 0)))
-    # The last pixel of a shifted image that is seen, relative to the shift.
+    # How far the used part of a shifted image reaches.
     height, width = (stride * (-(-side // stride) - 1) + 1 for side in sides)
     total = jnp.zeros((), x.dtype)
     for i in range(size):

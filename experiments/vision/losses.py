@@ -1,6 +1,6 @@
-"""Published losses for top-k classification, of logits [B, n] and integer labels [B], one value [B] per example.
+"""Published losses for top-k classification: logits [B, n] and integer labels [B] to values [B].
 
-Below, `x` are the logits of an example, `y` is its label, and `x_[1] >= x_[2] >= ...` are the logits of the others.
+Below, `x` are the logits of an example, `y` is its label, and `x_[1] >= x_[2] >= ...` are the other logits.
 """
 
 import jax
@@ -10,15 +10,16 @@ from jax import Array
 
 from ops.baselines import softsort_topk_mask
 
-# Stands for the logarithm of 0: its exponential is 0, and its derivatives are numbers, unlike those of -inf.
+# Replaces the logarithm of 0: its exponential is 0, and unlike -inf it has finite derivatives.
 _LOG_OF_ZERO = -1e30
 
 
 def truncated_entropy(logits: Array, labels: Array, k: int) -> Array:
     """`log(1 + sum_{j >= k} exp(x_[j] - x_y))`: cross-entropy without the k - 1 largest of the other classes.
 
-    Lapin, Hein and Schiele, "Loss Functions for Top-k Error" (CVPR 2016), their truncated top-k entropy loss. It goes
-    to 0 as soon as at most k - 1 classes are ahead of all others and of the label. With k = 1 it is cross-entropy.
+    The truncated top-k entropy loss of Lapin, Hein and Schiele, "Loss Functions for Top-k Error" (CVPR 2016). It tends
+    to 0 when the label is far ahead of all classes but k - 1. With k = 1 it is
+    cross-entropy.
     """
     label, others = _label_and_others(logits, labels, -jnp.inf)
     left = -jnp.sort(-others, axis=-1)[:, k - 1 :]
@@ -30,9 +31,9 @@ def smooth_svm(logits: Array, labels: Array, k: int, temperature: Array | float)
 
         t log sum_S exp(([y not in S] + mean_{j in S} x_j) / t) - t log sum_{S with y} exp(mean_{j in S} x_j / t).
 
-    Berrada, Zisserman and Kumar, "Smooth Loss Functions for Deep Top-k Classification" (ICLR 2018). As t -> 0 it is the
-    hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are elementary
-    symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
+    Berrada, Zisserman and Kumar, "Smooth Loss Functions for Deep Top-k Classification" (ICLR 2018). For t -> 0 it is
+    the hinge `max(0, 1 + mean of the k largest others - mean of x_y and the k - 1 largest others)`. The sums are
+    elementary symmetric polynomials of `exp(x_j / (k t))`, computed by their logarithms, by halves.
     """
     label, others = _label_and_others(logits, labels, _LOG_OF_ZERO)
     sums = _log_symmetric(others / (k * temperature), k)
@@ -63,7 +64,7 @@ def _at_label(values: Array, labels: Array) -> Array:
 
 
 def _label_and_others(logits: Array, labels: Array, nothing: float) -> tuple[Array, Array]:
-    """The label's logit [B, 1], and all [B, n] with `nothing` in its place."""
+    """Returns the label's logit [B, 1], and all logits [B, n] with `nothing` in its place."""
     labels = jnp.asarray(labels)
     is_label = labels[:, None] == jnp.arange(logits.shape[-1], dtype=labels.dtype)[None]
     return _at_label(logits, labels)[:, None], jnp.where(is_label, nothing, logits)
@@ -72,13 +73,13 @@ def _label_and_others(logits: Array, labels: Array, nothing: float) -> tuple[Arr
 def _log_symmetric(logs: Array, degree: int) -> Array:
     """`log e_m(exp(logs))` of [B, n], e_m the elementary symmetric polynomials, m = 0, ..., degree: [B, degree + 1].
 
-    They are the coefficients of `prod_j (1 + exp(logs_j) z)`, multiplied by twos.
+    They are the coefficients of `prod_j (1 + exp(logs_j) z)`; the factors are multiplied in pairs.
     """
     n = logs.shape[1]
     width = 1 << max(n - 1, 1).bit_length()
     logs = jnp.pad(logs, ((0, 0), (0, width - n)), constant_values=_LOG_OF_ZERO)
     missing = jnp.full((*logs.shape, degree), _LOG_OF_ZERO, logs.dtype)
-    # [B, number of factors, degree + 1], higher coefficients left out.
+    # [B, number of factors, degree + 1]: higher coefficients are not needed.
     factors = jnp.concatenate([jnp.zeros_like(logs)[..., None], logs[..., None], missing], axis=-1)[..., : degree + 1]
     while factors.shape[1] > 1:
         left, right = factors[:, 0::2], factors[:, 1::2]

@@ -1,13 +1,14 @@
-"""Networks as experiments train them, what they see of a batch, and the transformer that a config describes.
+"""The networks that experiments train, their inputs, and the transformer that a config describes.
 
-config.input.size      side of the images in pixels; core/input/pipeline.py has the other fields of config.input. Or, in
-                       their place, config.features (features.py): the transformer sees the maps of a frozen network
+config.input.size      the side of the images in pixels; core/input/pipeline.py has the other fields of config.input.
+With
+                       config.features (features.py) instead, the transformer sees the maps of a frozen network
 config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
-            .width, .depth, .mlp_dim, .num_heads   0 for that of the variant
+            .width, .depth, .mlp_dim, .num_heads   0 for the variant's own
             .pool      tok or gap
-            .dtype     of the computation: float32 or bfloat16
-            .remat
-            .scan      may be left out
+            .dtype     the type of the computation: float32 or bfloat16
+            .remat     whether the backward pass computes activations again
+            .scan      whether blocks are one loop; may be left out
 """
 
 from collections.abc import Callable, Sequence
@@ -24,18 +25,18 @@ from experiments.core.training.experiment import Params
 from experiments.vision import features, vit
 
 DTYPES = ("float32", "bfloat16")
-# What the sizes may be at most; whether the network then fits in memory is for the trainer to say.
+# The largest allowed sizes; whether such a network fits in memory shows in training.
 SIZES = {"width": 2**17, "depth": 1000, "mlp_dim": 2**19, "num_heads": 2**17}
 
 
 class Inputs(NamedTuple):
-    """How `image` of a batch becomes what the network sees, float32 [B, side, side, C].
+    """The way from `image` of a batch to the input of a network, float32 [B, side, side, C].
 
     Attributes:
-      side: in pixels, or in places of a map.
-      augment: of a key and the images of a training batch.
-      prepare: of images to evaluate on.
-      prepare_stored: of those as the data set has them, where what is evaluated on may be a stream of others.
+      side: the side of the input in pixels, or in places of a map.
+      augment: takes a key and the images of a training batch.
+      prepare: takes images to evaluate on, which a stream may have resized.
+      prepare_stored: takes images to evaluate on as the data set stores them.
     """
 
     side: int
@@ -49,12 +50,12 @@ class Network(NamedTuple):
 
     Attributes:
       init: makes the parameters, given a key.
-      logits: takes the parameters and images as `augment` or `prepare` returns them.
-      augment: takes a key and the images of a training batch; None: they are taken as they are.
+      logits: takes the parameters, and images as `augment` or `prepare` returns them.
+      augment: takes a key and the images of a training batch; None: images stay as they are.
       prepare: takes images to evaluate on.
-      flops: of a training step per example; None: to be counted.
+      flops: operations of a training step per example; None: the trainer counts them.
       pretrained: parameters to start from, a part of the tree; None: there are none.
-      pruned: the layers whose kernels may be pruned, each by its keys in the parameters, with dots between.
+      pruned: the layers whose kernels may be pruned; each is named by its keys in the parameters, joined by dots.
     """
 
     init: Callable[[jax.Array], Params]
@@ -67,12 +68,12 @@ class Network(NamedTuple):
 
 
 def has_features(config: ml_collections.ConfigDict) -> bool:
-    """Whether what is trained begins at features that do not change."""
+    """Returns whether the network is trained on features, which do not change."""
     return config.get("features") is not None
 
 
 def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
-    """The inputs that a config asks for: images as floats in [-1, 1], or maps as they are."""
+    """Returns the inputs of a config: images as floats in [-1, 1], or maps as float32."""
     if has_features(config):
         return Inputs(
             config.features.size // features.pixels_per_place(config),
@@ -95,7 +96,7 @@ def _as_floats(maps: jax.Array) -> jax.Array:
 
 
 def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -> Network:
-    """The network of `make`, from scratch, for images as `data` have them."""
+    """Returns the network of `make`, from scratch, for images as `data` have them."""
     size, augment, prepare, _ = inputs_of(config)
     model = make(config, data.num_classes, **further)
     channels = data.train["image"].shape[-1] if data.train else 3
@@ -111,10 +112,10 @@ def transformer(config: ml_collections.ConfigDict, data: Data, **further: Any) -
 
 
 def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The fields of `vit.VisionTransformer` that a config gives, the sizes that are not 0 among them.
+    """Returns the fields of `vit.VisionTransformer` that a config sets; sizes of 0 are left to the variant.
 
     Raises:
-      UsageError: a field is not allowed.
+      UsageError: a value is not allowed.
     """
     fields = config.model
     require_one_of("model.pool", fields.pool, vit.POOLS)
@@ -127,10 +128,10 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def make(config: ml_collections.ConfigDict, num_classes: int, **further: Any) -> vit.VisionTransformer:
-    """The transformer of a config; `further` are fields of it that not all experiments have.
+    """Returns the transformer of a config, with `further` fields of `vit.VisionTransformer`.
 
     Raises:
-      UsageError: a field is not allowed.
+      UsageError: a value is not allowed.
     """
     fields = options(config) | further
     with about("model.variant", config.model.variant):
@@ -138,7 +139,7 @@ def make(config: ml_collections.ConfigDict, num_classes: int, **further: Any) ->
 
 
 def validate(config: ml_collections.ConfigDict, model: vit.VisionTransformer | None = None) -> None:
-    """Checks the fields, and what they must be to one another in the `model` they make; None: that of `make`."""
+    """Checks the fields by themselves and together; by default `model`, which they make, is that of `make`."""
     model = model or make(config, num_classes=1)
     require(
         model.width % model.num_heads == 0, "model.num_heads", model.num_heads, f"a divisor of the width {model.width}"

@@ -1,17 +1,16 @@
-"""The public files of vision transformers, read as parameters of `vit.py`, for another head and another resolution.
+"""Reads public files of vision transformers as parameters of `vit.py`, for another head and another resolution.
 
-Three layouts of `.npz` files are known, and told apart by their keys:
+There are three layouts of `.npz` files, which have different keys:
 
 - "original", of the paper (`gs://vit_models/imagenet21k/ViT-B_16.npz`): position embeddings
-  `Transformer/posembed_input/pos_embedding` [1, 1 + N, D], of which the first is the class token's;
-  the parts of a block are numbered through (`LayerNorm_0`, `MultiHeadDotProductAttention_1`,
-  `LayerNorm_2`, `MlpBlock_3`); and `pre_logits` in front of the head.
-- "augreg", of Steiner et al. 2021 (`gs://vit_models/augreg/B_16-i21k-300ep-...npz`): the same
-  without `pre_logits`.
-- "big_vision" (`gs://big_vision/...npz`): the names of `vit.py`, under `params/` or `opt/target/`
-  if the file is a whole checkpoint, and with one `encoderblock` if its blocks were scanned.
+  `Transformer/posembed_input/pos_embedding` [1, 1 + N, D], the class token's first; the parts of a block are numbered
+  through (`LayerNorm_0`, `MultiHeadDotProductAttention_1`, `LayerNorm_2`, `MlpBlock_3`); `pre_logits` precedes the
+  head.
+- "augreg", of Steiner et al. 2021 (`gs://vit_models/augreg/B_16-i21k-300ep-...npz`): the same without `pre_logits`.
+- "big_vision" (`gs://big_vision/...npz`): the names of `vit.py`, below `params/` or `opt/target/` in a whole
+  checkpoint, and with one `encoderblock` if the blocks were scanned.
 
-`N` patches, `D` width.
+N is the number of patches, D the width.
 """
 
 import math
@@ -29,28 +28,28 @@ from experiments.core.errors import UsageError
 from experiments.core.training.experiment import Params
 from experiments.vision import download
 
-Arrays = dict[str, np.ndarray]  # by name: the path in the tree of parameters, joined by slashes
+Arrays = dict[str, np.ndarray]  # by the path in the tree of parameters, joined by slashes
 
-_RENAMED = {  # in the original layout and in ours
+_RENAMED = {  # by the name in the original layout, ours
     "MultiHeadDotProductAttention_1": "MultiHeadDotProductAttention_0",
     "LayerNorm_2": "LayerNorm_1",
     "MlpBlock_3": "MlpBlock_0",
     "Transformer/posembed_input/": "",
 }
-_PREFIXES = ("params/", "opt/target/")  # in checkpoints, which hold the optimizer's state too
-# What parameters are called last.
+_PREFIXES = ("params/", "opt/target/")  # in checkpoints, which also hold the optimizer's state
+# The last parts of the names of parameters.
 _LEAVES = ("kernel", "bias", "scale", "query", "key", "value", "out", "cls", "probe", "pos_embedding")
-_OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network may do without
+_OPTIONAL = ("pre_logits", "cls")  # parts of a file that a network need not have
 _SHOWN = 4
 
 
 def load_pretrained(path: str | Path, shapes: Params) -> Params:
-    """The parameters of a network but for its head, from a file.
+    """Returns the parameters of a network except its head, from a file.
 
-    - `pre_logits` and the class token are taken from the file if the network has them, and left out otherwise. A file
-      without a class token does not fit a network that has one.
-    - Position embeddings are resized to the grid of the network, by `resize_positions`.
-    - Single blocks are stacked where the network has scanned ones, and the other way round.
+    - `pre_logits` and the class token are read if the network has them. A file without a class token does not fit a
+      network that has one.
+    - Position embeddings are resized to the grid of the network (`resize_positions`).
+    - Single blocks are stacked for a network with scanned ones, and scanned blocks are split for one with single ones.
 
     Args:
       path: an `.npz` file in one of the layouts above: a local path, or an address in `gs://` or `https://`, which is
@@ -58,10 +57,10 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
       shapes: the parameters of a `VisionTransformer` for square images, or their shapes.
 
     Returns:
-      A tree of NumPy arrays with the structure, shapes and types of `shapes`.
+      A tree of NumPy arrays with the structure, shapes and types of `shapes`, except the head.
 
     Raises:
-      UsageError: the file cannot be obtained or read, or does not fit; the message names what does not.
+      UsageError: the file cannot be obtained or read, or does not fit; the message names the parameters that do not.
     """
     wanted = {
         name: leaf for name, leaf in traverse_util.flatten_dict(shapes, sep="/").items() if not _is_of(name, "head")
@@ -96,12 +95,11 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
 
 
 def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
-    """Position embeddings [1, N, D] of a square grid, interpolated to [1, side^2, D].
+    """Interpolates position embeddings [1, N, D] of a square grid to [1, side^2, D].
 
     The interpolation is bilinear and keeps the corners in place (`scipy.ndimage.zoom` of order 1): 14 x 14 for 224
-    pixels become 24 x 24 for 384. Both projects that publish the files do the same to the grid. vit_jax sets the class
-    token's position aside meanwhile; big_vision adds it to the class token first, as `read` does. Both give the same
-    network.
+    pixels become 24 x 24 for 384. Both projects that publish the files do the same. vit_jax leaves out the class
+    token's position meanwhile; big_vision first adds it to the class token, as `read` does. Both give the same network.
     """
     old = math.isqrt(positions.shape[1])
     grid = positions.reshape(old, old, -1).astype(np.float32)  # SciPy has no half precision
@@ -109,10 +107,10 @@ def resize_positions(positions: np.ndarray, side: int) -> np.ndarray:
 
 
 def read(path: str | Path) -> tuple[Arrays, str]:
-    """The parameters in a file, under the names of `vit.py` without `scan`, and its layout.
+    """Returns the parameters in a file, by the names of `vit.py` without `scan`, and its layout.
 
-    Position embeddings are those of the patches alone: what the class token was given is added to
-    the token itself, which is the same network.
+    Position embeddings are those of the patches alone; the class token's is added to the token, which gives the same
+    network.
 
     Raises:
       UsageError: the file cannot be obtained or read, or is not in one of the layouts above.
@@ -135,7 +133,7 @@ def read(path: str | Path) -> tuple[Arrays, str]:
 
 
 def _single_blocks(name: str, shape: tuple[int, ...]) -> tuple[list[str], tuple[int, ...]]:
-    """The names of a parameter in each of several scanned blocks, and its shape there; of another itself alone."""
+    """Returns the names of a scanned parameter in single blocks, and its shape there; or its own name and shape."""
     before, scanned, after = name.partition("/encoderblock/")
     if not scanned:
         return [name], shape
@@ -143,7 +141,7 @@ def _single_blocks(name: str, shape: tuple[int, ...]) -> tuple[list[str], tuple[
 
 
 def _split_blocks(arrays: Arrays) -> Arrays:
-    """Scanned blocks, if there are any, as single ones."""
+    """Returns the arrays with scanned blocks, if there are any, split into single ones."""
     result: Arrays = {}
     for name, array in arrays.items():
         names, _ = _single_blocks(name, np.atleast_1d(array).shape)
@@ -152,12 +150,12 @@ def _split_blocks(arrays: Arrays) -> Arrays:
 
 
 def _read(path: str | Path) -> Arrays:
-    """The parameters in a file as floating-point numbers, by their names there."""
+    """Returns the parameters in a file as floating-point numbers, by their names there."""
     local = download.fetch(str(path)) if str(path).startswith(download.SCHEMES) else Path(path).expanduser()
     if not local.is_file():
         raise UsageError(f"{path} is not a file: give the path of an .npz file, or an address in gs:// or https://")
     try:
-        zipfile.ZipFile(local).close()  # says what is wrong with a file that np.load would take for a pickle
+        zipfile.ZipFile(local).close()  # explains what is wrong where np.load would try to read a pickle
         with np.load(local, allow_pickle=False) as file:
             prefix = next((each for each in _PREFIXES if any(key.startswith(each) for key in file.files)), "")
             keys = [key for key in file.files if key.startswith(prefix)]
@@ -169,10 +167,10 @@ def _read(path: str | Path) -> Arrays:
 
 
 def _floating(array: np.ndarray, key: str) -> np.ndarray | None:
-    """A parameter as floating-point numbers; None for integers of another name, which count steps, say."""
+    """Returns a parameter as floating-point numbers, or None for other arrays of integers, such as a count of steps."""
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{key} is not an array")
-    if array.dtype == np.dtype("V2"):  # what NumPy makes of bfloat16, which it does not know
+    if array.dtype == np.dtype("V2"):  # NumPy's reading of bfloat16
         array = array.view(jnp.bfloat16).astype(np.float32)
     if np.issubdtype(array.dtype, np.integer) and key.rpartition("/")[2] not in _LEAVES:
         return None
@@ -188,12 +186,12 @@ def _is_of(name: str, *parts: str) -> bool:
 
 
 def _listed(names: Collection[str]) -> str:
-    """The first few names, and how many there are."""
+    """Writes the first few names, and the number of all."""
     shown = ", ".join(sorted(names)[:_SHOWN])
     return f"{shown}, ... ({len(names)} in all)" if len(names) > _SHOWN else shown
 
 
 def _grid_side(num_patches: int) -> int:
-    """The side of a square grid of that many patches; 0: there is no such grid."""
+    """Returns the side of a square grid with that many patches, or 0 if there is none."""
     side = math.isqrt(num_patches)
     return side if side**2 == num_patches else 0

@@ -1,7 +1,7 @@
 """The vision transformer (Dosovitskiy et al. 2021), with the parameter names of big_vision.
 
-The axes are `B` batch, `S` tokens, `D` width, `H` heads, and `N` patches, which are the tokens less
-the class token. The parameters, all in float32, are
+The axes are `B` batch, `S` tokens, `D` width, `H` heads, and `N` patches: all tokens but the class token. The
+parameters, all in float32, are
 
     embedding/kernel                                      [P, P, 3, D]; and bias
     pos_embedding                                         [1, N, D]
@@ -14,7 +14,7 @@ the class token. The parameters, all in float32, are
     pre_logits                                            with rep_size
     head
 
-With `scan=True` the blocks are one, `Transformer/encoderblock`, with the depth as leading axis.
+With `scan=True` all blocks are one, `Transformer/encoderblock`, with the depth as leading axis.
 """
 
 import functools
@@ -29,7 +29,7 @@ from flax import linen as nn
 from experiments.core.errors import UsageError
 from experiments.core.training.mesh import by_example
 
-MakeMlp = Callable[[int], nn.Module]  # from the number of a block to its MLP, [B, S, D] -> [B, S, D]
+MakeMlp = Callable[[int], nn.Module]  # the number of a block to its MLP, [B, S, D] -> [B, S, D]
 
 SIZES = {  # width, depth, width of the MLP, heads
     "mu": (32, 1, 128, 2),
@@ -39,14 +39,14 @@ SIZES = {  # width, depth, width of the MLP, heads
     "L": (1024, 24, 4096, 16),
 }
 POOLS = ("tok", "gap")
-SCANNED = "encoderblock"  # all blocks as one, where they are a scan
+SCANNED = "encoderblock"  # the name of all blocks as one, if they are scanned
 
 
 def fields_of(variant: str, sizes: Mapping[str, Sequence[int | None]], network: str, example: str) -> dict[str, Any]:
-    """The fields of `VisionTransformer` that "B/16", a name in `sizes` and the patch size in pixels, stands for.
+    """Returns the fields of `VisionTransformer` for a variant such as "B/16": a name in `sizes` and the patch size.
 
     Raises:
-      UsageError: it is no such variant; the message names the `network`, an `example` and the `sizes`.
+      UsageError: there is no such variant; the message names the `network`, an `example` and the `sizes`.
     """
     size, _, patch = variant.partition("/")
     if size not in sizes or not patch.isdecimal() or int(patch) == 0:
@@ -59,7 +59,7 @@ def fields_of(variant: str, sizes: Mapping[str, Sequence[int | None]], network: 
 
 
 def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
-    """The network of a size and a patch size, such as "B/16".
+    """Returns the network of a size and a patch size, such as "B/16".
 
     Args:
       variant: a name in SIZES, a slash, and the patch size in pixels.
@@ -73,9 +73,9 @@ def make(variant: str, num_classes: int, **options: Any) -> "VisionTransformer":
 
 
 def forward_flops(model: "VisionTransformer", image_size: int, channels: int = 3) -> float:
-    """Floating-point operations of the matrix products of one image's forward pass: two for each multiplication.
+    """Returns the operations of the matrix products in one image's forward pass: two for each multiplication.
 
-    Those of MLPs that `make_mlp` replaces are counted as if they were `MlpBlock`.
+    MLPs of `make_mlp` are counted as if they were `MlpBlock`.
     """
     patches = (image_size // model.patch_size) ** 2
     tokens, width = patches + (model.pool == "tok"), model.width
@@ -89,8 +89,8 @@ class MlpBlock(nn.Module):
     """Two dense layers with a GELU, in its tanh form, between them.
 
     Attributes:
-      mlp_dim: width of the hidden layer.
-      dtype: of the computation.
+      mlp_dim: the width of the hidden layer.
+      dtype: the type of the computation.
     """
 
     mlp_dim: int
@@ -115,7 +115,7 @@ class EncoderBlock(nn.Module):
     Attributes:
       num_heads: H, a divisor of D.
       make_mlp: makes the module behind the second norm.
-      dtype: of the computation.
+      dtype: the type of the computation.
     """
 
     num_heads: int
@@ -172,29 +172,26 @@ class Encoder(nn.Module):
 class VisionTransformer(nn.Module):
     """Images to logits; `make` fills in the fields of a size by name.
 
-    Layer norms, the softmax of the attention and the logits are computed in float32 at least,
-    whatever `dtype`.
+    Layer norms, the softmax of the attention and the logits are computed in float32 at least, whatever `dtype`.
 
     Attributes:
       num_classes: the number of logits.
-      patch_size: side of a square patch in pixels.
+      patch_size: the side of a square patch in pixels.
       width: D, a multiple of `num_heads`.
       depth: the number of blocks.
-      mlp_dim: width of the hidden layer of the MLPs.
+      mlp_dim: the width of the hidden layer of MLPs.
       num_heads: H.
-      pool: what the head sees: "tok", a class token, or "gap", the average over the tokens.
-      rep_size: width of a dense layer with a tanh in front of the head; None: there is none.
+      pool: the input of the head: "tok", the class token, or "gap", the mean over tokens.
+      rep_size: the width of a dense layer with a tanh in front of the head; None: there is none.
       head_init: initialises the kernel of the head.
       head_bias: the initial value of its bias.
-      make_mlp: `make_mlp(block)` makes the MLP of the block of that number, from 0: a module from
-        [B, S, D] in float32 to [B, S, D], of whatever kind. It is called inside the block, so that
-        the module is named after its class (`MlpBlock_0`) unless it has a name. The module may
-        `sow` metrics and losses, which `apply(..., mutable=[...])` returns, and take random numbers
-        from `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype)`.
-      dtype: of matrix products and of the activations between blocks, for example bfloat16.
+      make_mlp: `make_mlp(block)` makes the MLP of a block, numbered from 0: a module from [B, S, D] in float32 to
+        [B, S, D]. It is called inside the block, so a module without a name is named after its class (`MlpBlock_0`).
+        The module may `sow` metrics and losses, which `apply(..., mutable=[...])` returns, and take random numbers from
+        `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype)`.
+      dtype: the type of matrix products and of activations between blocks, for example bfloat16.
       scan: whether the blocks are one loop, compiled once, rather than unrolled.
-      remat: whether the activations inside a block are computed again in the backward pass, rather
-        than kept.
+      remat: whether the backward pass computes the activations inside a block again, rather than keeping them.
     """
 
     num_classes: int
@@ -217,8 +214,8 @@ class VisionTransformer(nn.Module):
         """Images [B, height, width, 3] to logits [B, num_classes], in float32 at least.
 
         Raises:
-          ValueError: the sides of the images are no multiples of `patch_size`; `pool` is not one
-            of POOLS; or `scan` is set, and `make_mlp` too.
+          ValueError: the sides of the images are not multiples of `patch_size`, `pool` is not in POOLS, or both `scan`
+            and `make_mlp` are set.
         """
         self._check(images.shape)
         patches = (self.patch_size, self.patch_size)
@@ -266,12 +263,12 @@ class VisionTransformer(nn.Module):
 
 
 def _layer_norm(x: jax.Array, name: str) -> jax.Array:
-    """Layer norm in float32 at least: its variance is a difference of nearly equal numbers."""
+    """Applies a layer norm in float32 at least, as its variance is a difference of nearly equal numbers."""
     return nn.LayerNorm(epsilon=1e-6, name=name)(_at_least_float32(x))
 
 
 def _attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any) -> jax.Array:
-    """All [B, S, H, D / H]; unlike Flax's own it takes the softmax in float32 at least."""
+    """Attention of [B, S, H, D / H]; unlike Flax's it computes the softmax in float32 at least."""
     del unused  # no mask, no dropout
     scores = jnp.einsum("bqhd,bkhd->bhqk", query / np.sqrt(query.shape[-1]).item(), key)
     weights = jax.nn.softmax(_at_least_float32(scores)).astype(value.dtype)

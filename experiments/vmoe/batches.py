@@ -1,11 +1,11 @@
-"""Whether a prediction depends on its neighbours: `python -m experiments.vmoe.batches WORKDIR... --out=DIR`.
+"""Measures how predictions depend on their neighbours: `python -m experiments.vmoe.batches WORKDIR... --out=DIR`.
 
 Evaluates trained networks with hard, relaxed or token choice on all test images, in two ways:
 
-batch     in batches of 1 to 1,024 images, each one group, as in training: k and buffers in proportion, rounded up (k of
-          the relaxed router is not). The last batch is filled up with the first images
-alone     each token on its own, in buffers for all: by the threshold of each expert, averaged over groups of training
-          images, without noise; or as token choice does. What experts then take of a batch is counted
+batch     in batches of 1 to 1,024 images, each one group as in training. k and buffers are in proportion, rounded up
+          (except k of the relaxed router). The last batch is filled up with the first images
+alone     each token by itself, with room for all in buffers: by the threshold of each expert, a mean over groups of
+          training images without noise; or as token choice does. The tokens of an expert in a batch are counted
 
 Workdirs must have their last checkpoint. Nothing is chosen here.
 """
@@ -42,34 +42,34 @@ from experiments.vmoe.experiment import RECIPE, make_model, make_router, routing
 from experiments.vmoe.routers import RelaxedExpertChoice, ThresholdExpertChoice, TokenChoice
 
 SIZES = (1, 4, 25, 256, 1024)  # images of a batch
-THRESHOLD_IMAGES = 10_000  # training images, at most, whose thresholds are averaged
+THRESHOLD_IMAGES = 10_000  # the most training images over which thresholds are averaged
 _AT_ONCE = 1000  # images, about
 _ADVICE = "train it again"
 
-Thresholds = dict[str, ops.TopkThreshold]  # [E], by block; of token choice there are none
+Thresholds = dict[str, ops.TopkThreshold]  # by block, [E]; empty for token choice
 Trained = RelaxedExpertChoice | TokenChoice
 
 
 class Found(NamedTuple):
-    """What a network makes of N images in its L layers with E experts."""
+    """The predictions and the routing of a network with L layers of E experts, for N images."""
 
-    classes: Any  # [N], the predicted ones
-    served: Any  # [N, L, E], the tokens of each image in the buffer of an expert
-    without: Any  # [N, L], the share of its tokens in no buffer
+    classes: Any  # [N], the predicted classes
+    served: Any  # [N, L, E], the tokens of an image in the buffer of an expert
+    without: Any  # [N, L], the share of an image's tokens in no buffer
     chosen: Any  # [N, L], the tokens that experts select, in buffers or not; a mean over the images of a batch
 
 
 def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
-    """Returns the record of a finished run: its config and environment, and what each way gives at each size, by seed.
+    """Returns the record of a finished run: config, environment, and a row for each way and size with values by seed.
 
-    A row has, by seed: `precision` at 1 in percent; `tokens` of an expert for each training group's worth of images;
-    `variation`, the coefficient of variation of that number over experts and batches; the tokens `without` an expert
-    and those `dropped`, in percent. Tokens are counted in buffers, but for `dropped`: those that buffers of the
-    training capacity, in proportion, have no room for. Means over the layers and whole batches. `changed`: the images
-    with another class in batches of the largest size than of 1, in percent.
+    A row has these means over layers and whole batches: `precision` at 1 in percent; `tokens` of an expert for as many
+    images as a training group has; `variation`, the coefficient of variation of that number over experts and batches;
+    the tokens `without` an expert and the tokens `dropped`, in percent. `dropped` are those that do not fit into
+    buffers of the training capacity, in proportion. The record also has `changed`: the percentage of images with
+    another class in batches of the largest size than in batches of 1.
 
     Raises:
-      UsageError: the run is not finished, has no checkpoint of its end or too few test images, or another router.
+      UsageError: the run is not finished, has no checkpoint of its end, too few test images, or another router.
     """
     workdir = Workdir(path)
     step, _ = checkpoint.find(workdir.checkpoints)
@@ -103,7 +103,7 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def _measure(found: Found, size: int, share: float, slots: int) -> dict[str, float]:
-    """The values of a row but for the precision."""
+    """Returns the values of a row except the precision."""
     whole = len(found.served) // size * size
     tokens = found.served[:whole].reshape(-1, size, *found.served.shape[1:]).sum(axis=1, dtype=np.float64)  # [G, L, E]
     kept = np.minimum(tokens, slots).sum(axis=(0, 2)) / found.chosen[:whole].sum(axis=0, dtype=np.float64)
@@ -116,10 +116,10 @@ def _measure(found: Found, size: int, share: float, slots: int) -> dict[str, flo
 
 
 def trained_router(config: ml_collections.ConfigDict) -> Trained:
-    """The router of a config; the hard one is the relaxed one with lam = 0.
+    """Returns the router of a config; the hard one is the relaxed one with lam = 0.
 
     Raises:
-      UsageError: it is another, or has no exact mask with a constant lam.
+      UsageError: the router is of another kind, or is relaxed without an exact mask and a constant lam.
     """
     fields, shape = config.router, routing_shape(config)
     if fields.name == "hard":
@@ -132,7 +132,7 @@ def trained_router(config: ml_collections.ConfigDict) -> Trained:
 
 
 def proportional(router: Trained, share: Fraction) -> Trained:
-    """The router for groups of another size, `share` times that of training; slots, and k without lam, rounded up."""
+    """Returns the router for groups of `share` times the training size; slots, and k if lam is 0, are rounded up."""
     router = dataclasses.replace(router, capacity=math.ceil(share * router.capacity))
     if isinstance(router, TokenChoice):
         return router
@@ -140,8 +140,11 @@ def proportional(router: Trained, share: Fraction) -> Trained:
     return dataclasses.replace(router, k=float(k) if router.lam else math.ceil(k))
 
 
-def _over(images: np.ndarray, unit: int, function: Callable[[np.ndarray], Any]) -> Any:
-    """Joins what a function returns for equal parts of the images in whole units; the last has the first ones again."""
+def _map_parts(images: np.ndarray, unit: int, function: Callable[[np.ndarray], Any]) -> Any:
+    """Applies a function to equal parts of the images, multiples of `unit`, and joins its results.
+
+    The last part is filled up with the first images.
+    """
     size = unit * max(1, _AT_ONCE // unit)
     parts = [function(images[np.arange(start, start + size) % len(images)]) for start in range(0, len(images), size)]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
@@ -150,7 +153,7 @@ def _over(images: np.ndarray, unit: int, function: Callable[[np.ndarray], Any]) 
 def _thresholds(
     config: ml_collections.ConfigDict, data: Data, router: RelaxedExpertChoice
 ) -> Callable[[Params], Thresholds]:
-    """Returns a function of parameters: the mean thresholds of the groups of training images."""
+    """Returns a function from parameters to thresholds: means over groups of training images."""
     network, prepare = make_model(config, data.num_classes, router), inputs_of(config).prepare_stored
     group = config.moe.group_images
     groups = min(len(data.train["image"]), THRESHOLD_IMAGES) // group
@@ -161,7 +164,7 @@ def _thresholds(
         return {block: router.thresholds(logits) for block, logits in seen.items()}
 
     def find(params: Params) -> Thresholds:
-        found = _over(data.train["image"][: groups * group], group, functools.partial(of_groups, params))
+        found = _map_parts(data.train["image"][: groups * group], group, functools.partial(of_groups, params))
         return jax.tree.map(lambda leaf: leaf[:groups].mean(axis=0), found)
 
     return find
@@ -170,7 +173,7 @@ def _thresholds(
 def _evaluation(
     config: ml_collections.ConfigDict, data: Data, trained: Trained, size: int, *, alone: bool = False
 ) -> Callable[[Params, Thresholds], Found]:
-    """Returns a function of parameters and thresholds: what the network makes of all images, in batches of `size`."""
+    """Returns a function from parameters and thresholds to predictions for all images, in batches of `size`."""
     router, prepare = proportional(trained, Fraction(size, config.moe.group_images)), inputs_of(config).prepare_stored
     in_batches, experts = config.copy_and_resolve_references(), config.moe.num_experts
     in_batches.moe.group_images = size
@@ -191,7 +194,7 @@ def _evaluation(
 
     images = data.evaluation["image"]
     return lambda params, thresholds: jax.tree.map(
-        lambda leaf: leaf[: len(images)], _over(images, size, functools.partial(apply, params, thresholds))
+        lambda leaf: leaf[: len(images)], _map_parts(images, size, functools.partial(apply, params, thresholds))
     )
 
 
@@ -199,8 +202,8 @@ def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m experiments.vmoe.batches", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="of a finished run")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where NAME.json of each is written")
+    parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="the workdir of a finished run")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write NAME.json for each")
     options = parser.parse_args(arguments)
     environment = describe(["python", "-m", "experiments.vmoe.batches", *arguments])
     options.out.mkdir(parents=True, exist_ok=True)

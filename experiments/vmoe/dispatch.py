@@ -1,12 +1,12 @@
-"""Dispatchers: bring tokens to the experts and the weighted outputs back. Axes as in `routers/`.
+"""Dispatchers bring tokens to the experts and the weighted outputs back. Axes as in `routers/`.
 
-    gather   tokens are copied into the slots and added up from there; its cost does not depend on S
-    einsum   the same as products with matrices of zeros and ones, [G, E, C, S]
-    dense    every expert works on every token, and buffers have no end: the oracle
-    soft     for Soft MoE: products with its matrices
+    gather   copies tokens into slots and adds outputs up from there; its cost does not depend on S
+    einsum   does the same by products with matrices of zeros and ones, [G, E, C, S]
+    dense    lets every expert work on every token, without buffers: the oracle
+    soft     multiplies by the matrices of Soft MoE
 
-With enough room in the buffers the first three agree. Groups never mix. Outputs are weighted and summed in float32,
-then rounded once.
+The first three agree if the buffers have room for all selected tokens. Groups never mix. Outputs are weighted and
+summed in float32, then rounded once.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from jax import Array
 import ops
 from experiments.vmoe.routers import Mixtures, Slots
 
-# Full precision: accelerators would round the factors.
+# Full precision, because accelerators would round the factors.
 _product = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
@@ -30,8 +30,8 @@ class Dispatcher:
     """A pair of functions.
 
     Attributes:
-      take: tokens [G, S, D] and the routing to slots [G, E, C, D].
-      put: outputs of the experts [G, E, C, D] and the routing to tokens [G, S, D].
+      take: maps tokens [G, S, D] and the routing to slots [G, E, C, D].
+      put: maps outputs of the experts [G, E, C, D] and the routing to tokens [G, S, D].
     """
 
     take: Callable[[Array, Any], Array]

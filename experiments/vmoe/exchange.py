@@ -1,9 +1,9 @@
-"""Layout of groups and slots on the current mesh (`jax.set_mesh`), and the exchange of slots with their experts.
+"""The layout of groups and slots on the current mesh (`jax.set_mesh`), and the exchange of slots between devices.
 
-Groups are divided along all axes. Left to itself the compiler would gather the scores of all groups on every device,
-as the operators loop over blocks of rows; `by_group` keeps what concerns single groups local. The exchange is an
-all-to-all along the axis `expert`: a device sends each of the others there the slots of its experts, and gets those
-of its own. Where `fsdp` divides the experts' parameters, these are gathered where they are used, rather than the slots.
+Groups are divided along all axes. The operators loop over blocks of rows, for which the compiler would gather the
+scores of all groups on every device; `by_group` keeps the work on a group local. The exchange is an all-to-all along
+the axis `expert`: a device sends each other one the slots of its experts, and receives those for its own. If `fsdp`
+divides the experts' parameters, they are gathered for use, and the slots are not.
 """
 
 from collections.abc import Callable
@@ -22,24 +22,24 @@ _BY_EXPERT = PartitionSpec(tuple(axis for axis in AXES if axis != "expert"), "ex
 
 
 def by_group(function: Function) -> Function:
-    """`function` of arrays that begin with G, to arrays that do, computed by each device for its groups."""
+    """Makes each device compute `function` for its own groups; arrays in and out have the leading axis G."""
     return _mapped(function, _BY_GROUP, _BY_GROUP)
 
 
 def to_experts(slots: Array) -> Array:
-    """[G, E, C, D], divided along G, to the same divided along E by `expert` and along G by the other axes."""
+    """Slots [G, E, C, D] divided along G to the same divided along E by `expert` and along G by the other axes."""
     exchange = lambda slots: jax.lax.all_to_all(slots, "expert", 1, 0, tiled=True)  # noqa: E731
     return _mapped(exchange, _BY_GROUP, _BY_EXPERT)(slots) if _axis_size("expert") > 1 else slots
 
 
 def to_groups(outputs: Array) -> Array:
-    """The way back."""
+    """Outputs [G, E, C, D] divided as `to_experts` returns them, to the same divided along G."""
     exchange = lambda outputs: jax.lax.all_to_all(outputs, "expert", 0, 1, tiled=True)  # noqa: E731
     return _mapped(exchange, _BY_EXPERT, _BY_GROUP)(outputs) if _axis_size("expert") > 1 else outputs
 
 
 def gather_over_fsdp(params: Any) -> Any:
-    """Parameters of experts, with the leading axis E: divided by `expert`, and no longer by `fsdp`."""
+    """Gathers parameters of experts, with the leading axis E, over `fsdp`; `expert` still divides them."""
     if _axis_size("fsdp") == 1:
         return params
     return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec("expert")), params)

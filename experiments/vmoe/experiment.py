@@ -1,7 +1,7 @@
-"""The V-MoE experiment for the trainer: a transformer with experts, sigmoid or softmax loss, precision-at-1.
+"""The V-MoE experiment: a transformer with experts, sigmoid or softmax loss, and precision-at-1.
 
-Consecutive images of a batch make a group, in training and in evaluation. The incomplete last batch of an epoch does
-not train. Copies of the last image fill up the last group of an evaluation; they compete for experts as the others do,
+Consecutive images of a batch make a group, in training and in evaluation. Training skips the incomplete last batch of
+an epoch. Copies of the last image fill up the last group of an evaluation; they compete for experts like the others,
 and are not counted.
 """
 
@@ -30,21 +30,21 @@ LOSSES = ("softmax", "sigmoid")
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
-    """Resolves `config.router.k`, or its factor, and `config.router.capacity`."""
+    """Returns the sizes of the routing, by `config.router.k` or its factor, and `config.router.capacity`."""
     fields = config.router
     tokens = config.moe.group_images * model.tokens_per_image(
         make_model(config, 1, routers.HardExpertChoice(1)), inputs_of(config).side
     )
     k = fields.k
     if not k:
-        # A fraction of the decimal number as written: its float may lie above an integer.
+        # The factor as it is written: a float may lie above an integer.
         share = Fraction(str(fields.factor)) * tokens / config.moe.num_experts
         k = math.ceil(share / fields.multiple_of) * fields.multiple_of
-    return Shape(tokens, k, tokens if ROUTERS[fields.name].unbounded else fields.capacity or k)
+    return Shape(tokens, k, fields.capacity or k)
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields that the trainer knows nothing of."""
+    """Checks the fields that the trainer does not know."""
     experts, fields = config.moe, config.router
     for name in ("num_experts", "group_images"):
         require(experts[name] > 0, f"moe.{name}", experts[name], "positive")
@@ -79,7 +79,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def prepare(config: ml_collections.ConfigDict) -> None:
-    """Asks for accelerators, unless the config does without, and for the weights of features."""
+    """Requires an accelerator, unless the config does without one, and the weights for features."""
     if has_features(config):
         efficientnet_weights.require_installed()
     network = f"{config.model.variant} in batches of {config.batch_size} images"
@@ -87,7 +87,7 @@ def prepare(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """The images, or their features."""
+    """Loads the images, or their features."""
     return features.load(config) if has_features(config) else data_lib.load(config)
 
 
@@ -107,14 +107,14 @@ def _validate_groups(config: ml_collections.ConfigDict) -> None:
 
 
 def make_router(config: ml_collections.ConfigDict, lam: Any) -> routers.RouterOrDense:
-    """The router of a config, relaxed at the strength `lam`."""
+    """Returns the router of a config, relaxed at the strength `lam`."""
     return ROUTERS[config.router.name].make(config.router, routing_shape(config), lam)
 
 
 def make_model(
     config: ml_collections.ConfigDict, num_classes: int, router: model.Routers, noise: float = 0.0
 ) -> vit.VisionTransformer:
-    """The network of a config, with `router` in its layers of experts, or one for each by block."""
+    """Returns the network of a config with `router` in its layers of experts, or with a router for each by block."""
     options = networks.options(config)
     with about("model.variant", config.model.variant):
         return model.make(
@@ -131,7 +131,7 @@ def make_model(
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
-    """The experiment on images with the number of channels and of classes that `data` have."""
+    """Returns the experiment for images and classes as `data` have them."""
     side, augment, prepared, prepared_stored = inputs_of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
@@ -142,7 +142,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return make_model(config, data.num_classes, make_router(config, lam_of(progress)), noise)
 
     def init(key: jax.Array) -> Params:
-        # A group for every device; the values of parameters do not depend on it.
+        # Each device needs a group; the values of parameters do not depend on their number.
         images = jnp.zeros((group_images * mesh.batch_parts(config), side, side, channels))
         return network(jnp.float32(0), 0.0).init(key, images)["params"]
 
@@ -162,13 +162,13 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         # A group counts for each of its images.
         routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), found.routing)
         for block in found.assigned:
-            # Joint frequencies of expert and class, whose mean `conclude` turns into mutual information.
+            # Joint frequencies of expert and class; `conclude` turns their mean into mutual information.
             routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
             precision: 100.0 * (first * labels).sum(axis=1),
             f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
             router_metrics: routing,
-            "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # to choose hyper-parameters by
+            "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # chooses hyper-parameters
         }
 
     def conclude(means: Metrics) -> Metrics:
@@ -179,7 +179,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return means | {router_metrics: concluded}
 
     def find(params: Params, progress: jax.Array) -> dict[str, jax.Array]:
-        """The experts of the tokens of the first group, whatever the devices."""
+        """Returns the experts of each token in the first group, by block."""
         numbers = np.arange(group_images * mesh.batch_parts(config)) % len(data.evaluation["image"])
         images = prepared_stored(jnp.asarray(data.evaluation["image"][numbers]))
         found = outputs.apply(network(progress, 0.0), params, images)
@@ -220,11 +220,11 @@ def _multi_hot(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _loss(name: str, logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """[B] of logits [B, n] and integer labels [B] or multi-hot ones [B, n]."""
+    """Logits [B, n] and integer labels [B] or multi-hot labels [B, n] to losses [B]."""
     targets = _multi_hot(logits, labels)
     if name == "sigmoid":
         return optax.sigmoid_binary_cross_entropy(logits, targets).sum(axis=-1)
-    # Several labels share the probability equally; an image without any adds nothing.
+    # Several labels share the probability equally; an image without labels has loss 0.
     total = targets.sum(axis=-1, keepdims=True)
     return optax.softmax_cross_entropy(logits, targets / jnp.maximum(total, np.float32(1)))
 

@@ -1,8 +1,7 @@
-"""The layer that takes the place of an MLP: a router, a dispatcher, and the experts, on any mesh of devices.
+"""The layer that replaces an MLP: a router, a dispatcher and experts, on any mesh of devices.
 
-Images come divided along all axes of the mesh, and so do their groups, each of which is routed and dispatched where it
-lies (`exchange.py`). The experts are divided along the axis `expert`; the slots, and nothing else, travel to them and
-back.
+Images and their groups are divided along all axes of the mesh; each group is routed and dispatched on its device
+(`exchange.py`). The experts are divided along the axis `expert`; only slots travel to them and back.
 """
 
 import jax
@@ -18,28 +17,28 @@ from experiments.vmoe.exchange import by_group, gather_over_fsdp, to_experts, to
 from experiments.vmoe.measures import assigned, measure
 from experiments.vmoe.routers import Dense, Logits, Mixtures, Router, RouterOrDense, unbounded
 
-ROUTING = "routing"  # the collection of metrics, [G] each
-ASSIGNED = "assigned"  # that of the experts that work on each token, bool [G, S, E]
-AUXILIARY = "auxiliary"  # that of the losses of routers, [G]
+ROUTING = "routing"  # the collection of metrics, each [G]
+ASSIGNED = "assigned"  # the collection of the experts of each token, bool [G, S, E]
+AUXILIARY = "auxiliary"  # the collection of the losses of routers, [G]
 NOISE = "router"  # the name of the random numbers
 
 
 class MoeLayer(nn.Module):
-    """A router, and `num_experts` MLPs with parameters of their own.
+    """A router and `num_experts` MLPs, each with its own parameters.
 
-    The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock`, each with a leading axis of
-    experts. The layer sows the metrics of `measures.py` in the collection `routing`, the loss of the router in
-    `auxiliary`, and the experts of each token in `assigned`. With `routers.Dense` it is one MLP, or nothing.
+    The parameters are `router` [D, E] and, below `experts`, those of `vit.MlpBlock` with a leading axis E. The layer
+    sows the metrics of `measures.py` in the collection `routing`, the loss of the router in `auxiliary`, and the
+    experts of each token in `assigned`. With `routers.Dense` it is a single MLP, or nothing.
 
     Attributes:
       num_experts: E.
-      mlp_dim: width of the hidden layer of an expert.
-      router: of `routers/`.
-      group_images: images whose tokens make a group; the number of images must be a multiple.
+      mlp_dim: the width of the hidden layer of an expert.
+      router: a router of `routers/`.
+      group_images: the number of images whose tokens make a group, a divisor of the number of images.
       dispatcher: a name in `dispatch.DISPATCHERS`; Soft MoE has its own.
-      noise: standard deviation of the noise in the logits, in units of 1 / E; above 0, `apply` needs
+      noise: the standard deviation of the noise in the logits, in units of 1 / E; above 0, `apply` needs
         `rngs={"router": key}`.
-      dtype: in which the experts compute; the router does in float32.
+      dtype: the type in which experts compute; routers compute in float32.
     """
 
     num_experts: int
@@ -52,7 +51,7 @@ class MoeLayer(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """[B, S, D] to [B, S, D], the latter in `dtype`.
+        """Tokens [B, S, D] to outputs [B, S, D] in `dtype`.
 
         Raises:
           ValueError: B is not a multiple of `group_images`.
@@ -70,22 +69,26 @@ class MoeLayer(nn.Module):
         outputs = to_groups(self._experts(to_experts(slots)))
         y = by_group(dispatcher.put)(outputs, routed)
         if not isinstance(routed, Mixtures):
-            # Without buffers nothing is dropped.
+            # The dense dispatcher has no buffers and drops nothing.
             counted = by_group(unbounded)(routed) if self.dispatcher == "dense" else routed
             for name, value in by_group(measure)(counted).items():
-                self.sow(ROUTING, name, value, reduce_fn=_keep_new, init_fn=_no_value)
-            self.sow(AUXILIARY, "loss", routed.auxiliary, reduce_fn=_keep_new, init_fn=_no_value)
-            self.sow(ASSIGNED, "of_tokens", by_group(assigned)(counted), reduce_fn=_keep_new, init_fn=_no_value)
+                self._keep(ROUTING, name, value)
+            self._keep(AUXILIARY, "loss", routed.auxiliary)
+            self._keep(ASSIGNED, "of_tokens", by_group(assigned)(counted))
         return y.reshape(images, per_image, width)
 
+    def _keep(self, collection: str, name: str, value: Array) -> None:
+        """Sows the last value of a name, without those before it."""
+        self.sow(collection, name, value, reduce_fn=lambda previous, new: new, init_fn=lambda: None)
+
     def router_logits(self, groups: Array, router: Router) -> Logits:
-        """[G, S, D] to [G, S, E]."""
+        """Tokens [G, S, D] to logits [G, S, E]."""
         shape = (groups.shape[-1], router.num_logits(self.num_experts))
         kernel = self.param("router", nn.initializers.lecun_normal(), shape)
         if router.cosine:
             scale = self.param("scale", nn.initializers.ones, ())
             groups, kernel = scale * _normalised(groups, axis=-1), _normalised(kernel, axis=0)
-        # Full precision: accelerators would round the factors, which moves masks whose slope is 1 / lam.
+        # Full precision: accelerators would round the factors, and a mask with slope 1 / lam would move.
         clean = jnp.matmul(groups, kernel, precision=jax.lax.Precision.HIGHEST)
         if self.noise == 0.0:
             return Logits(clean, clean)
@@ -94,7 +97,7 @@ class MoeLayer(nn.Module):
         return Logits(clean + np.float32(deviation) * noise, clean, deviation)
 
     def _experts(self, slots: Array) -> Array:
-        """[G, E, C, D] to [G, E, C, D]."""
+        """Slots [G, E, C, D] to the outputs of the experts [G, E, C, D]."""
         groups, num_experts, capacity, width = slots.shape
         of_experts = nn.vmap(MlpBlock, variable_axes={"params": 0}, split_rngs={"params": True})
         of_experts = nn.map_variables(of_experts, "params", trans_in_fn=gather_over_fsdp, init=self.is_initializing())
@@ -105,12 +108,3 @@ class MoeLayer(nn.Module):
 
 def _normalised(x: Array, axis: int) -> Array:
     return x * jax.lax.rsqrt(jnp.square(x).sum(axis=axis, keepdims=True) + 1e-6)
-
-
-def _no_value() -> None:
-    return None
-
-
-def _keep_new(previous: Array | None, new: Array) -> Array:
-    del previous
-    return new

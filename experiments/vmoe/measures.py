@@ -1,4 +1,4 @@
-"""Metrics of a router: per group, [G] float32; over all images; and between two evaluations."""
+"""Metrics of routing: of each group, over all images, and between two evaluations."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ SERVED_BY = (1, 2, 4)  # experts at least
 
 
 def assigned(routed: Slots) -> Array:
-    """[G, S, E] bool: the experts that work on a token, having it in their buffer with a weight above 0."""
+    """Returns bool [G, S, E]: which experts have a token in their buffer with a weight above 0."""
     num_tokens, num_experts = routed.gates.shape[1:]
 
     def of_group(token: Array, used: Array) -> Array:
@@ -21,15 +21,15 @@ def assigned(routed: Slots) -> Array:
 
 
 def measure(routed: Slots) -> dict[str, Array]:
-    """Metrics of the routing of each group; only weights above 0 count.
+    """Returns metrics of the routing of each group, float32 [G]; only weights above 0 count.
 
-    experts_per_token_{mean,min,max}   over the tokens of the group, counting what is in the buffers
-    served_by_T                        share of the tokens in the buffers of at least T experts, in percent
-    support                            tokens selected by an expert, in its buffer or not; mean over the experts
-    load_variation                     coefficient of variation of these numbers over the experts; 0: all alike
-    dropped_mass                       share of the weights that found no room, in percent
-    smallest_gate                      of a token in a buffer
-    entropy                            of the gates of a token, in nats; mean over the tokens
+    experts_per_token_{mean,min,max}   the buffers that hold a token, over the tokens of the group
+    served_by_T                        the share of tokens in the buffers of at least T experts, in percent
+    support                            the tokens selected by an expert, in its buffer or not; mean over the experts
+    load_variation                     the coefficient of variation of these numbers over the experts; 0: all equal
+    dropped_mass                       the share of the weights that found no room, in percent
+    smallest_gate                      the smallest gate of a token in a buffer
+    entropy                            the entropy of the gates of a token, in nats; mean over the tokens
     """
     routed = jax.lax.stop_gradient(routed)
     experts_of = assigned(routed).sum(axis=2, dtype=jnp.float32)  # [G, S]
@@ -55,7 +55,7 @@ def measure(routed: Slots) -> dict[str, Array]:
 
 
 def mutual_information(joint: Array) -> Array:
-    """Mutual information of two variables, in nats, from their joint frequencies [E, n] in any unit.
+    """Returns the mutual information of two variables, in nats, given their joint frequencies [E, n] in any unit.
 
     It is 0 for independent variables and for an empty table, and at most log(min(E, n)).
     """
@@ -66,9 +66,9 @@ def mutual_information(joint: Array) -> Array:
 
 
 def stability(before: Array, now: Array) -> Array:
-    """Overlap of two routings, in percent: (token, expert) pairs in both, over those in either.
+    """Returns the overlap of two routings in percent: pairs of token and expert in both, over pairs in either.
 
-    Jaccard's index of the sets of pairs, given as bool [S, E]; 100 if both are empty.
+    It is Jaccard's index of the sets of pairs, given as bool [S, E]; 100 if both are empty.
     """
     either = (before | now).sum(dtype=jnp.float32)
     both = (before & now).sum(dtype=jnp.float32)

@@ -11,8 +11,8 @@ from experiments.vmoe.layer import MoeLayer
 from experiments.vmoe.routers import RouterOrDense
 
 Routers = RouterOrDense | Mapping[str, RouterOrDense]
-# Width, depth, width of the MLPs and of the experts, heads, and width of the dense layer with a tanh that the public
-# V-MoE code has in front of the head.
+# Width, depth, width of MLPs and experts, heads, and the width of the dense layer with a tanh in front of the head, as
+# in the public V-MoE code.
 SIZES: dict[str, tuple[int, int, int, int, int | None]] = {
     "mu": (32, 2, 128, 2, None),
     "S": (512, 8, 2048, 8, 512),
@@ -33,15 +33,15 @@ def make(
     noise: float = 0.0,
     **options: Any,
 ) -> vit.VisionTransformer:
-    """The network of a size and a patch size: "S/32".
+    """Returns the network of a size and a patch size, such as "S/32".
 
     Args:
       variant: a name in SIZES, a slash, and the patch size in pixels.
-      num_classes: the number of logits; the bias of the head starts from -log of it.
-      moe_blocks: the blocks, from 0, whose MLP is a `MoeLayer`.
-      num_experts: experts in each of them.
-      router: of `MoeLayer`, or one for each by block, as "block_1".
-      group_images, dispatcher, noise: of `MoeLayer`.
+      num_classes: the number of logits; the bias of the head starts from minus its logarithm.
+      moe_blocks: the blocks, numbered from 0, whose MLP is a `MoeLayer`.
+      num_experts: the number of experts in each of them.
+      router: the router of all layers, or a router for each by block, as "block_1".
+      group_images, dispatcher, noise: as in `MoeLayer`.
       **options: further fields of `vit.VisionTransformer`; they win over those of the size.
 
     Raises:
@@ -60,7 +60,7 @@ def make(
 
 
 def tokens_per_image(model: vit.VisionTransformer, image_size: int) -> int:
-    """Patches, and the class token if there is one."""
+    """Returns the number of patches, plus one for a class token."""
     return (image_size // model.patch_size) ** 2 + (model.pool == "tok")
 
 
@@ -73,10 +73,10 @@ def forward_flops(
     num_logits: int,
     slots_per_image: float,
 ) -> float:
-    """Operations of the matrix products of one image's forward pass, dispatch left out: two for each multiplication.
+    """Returns the operations of the matrix products in one image's forward pass: two for each multiplication.
 
-    `num_logits` are the router's, of a token; `slots_per_image` is E C / images of a group: what the experts compute
-    on, full or not.
+    Dispatch is left out. `num_logits` are those of a token in a router. `slots_per_image` is E C divided by the images
+    of a group: experts compute on all slots, full or not.
     """
     tokens = tokens_per_image(model, image_size)
     mlp = 4.0 * model.width * model.mlp_dim

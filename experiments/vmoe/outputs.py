@@ -1,4 +1,4 @@
-"""Outputs of a network with experts: logits and how its routers decided. `B` images, `G` groups of them."""
+"""The outputs of a network with experts: logits, and the routing of its layers. `B` images, `G` groups."""
 
 import re
 from typing import Any, NamedTuple
@@ -13,13 +13,13 @@ from experiments.vmoe.routers import Logits
 
 
 class Outputs(NamedTuple):
-    """Outputs of one forward pass; the last three per group, in the order of the images.
+    """The outputs of one forward pass; all but the logits are by group, in the order of the images.
 
     Attributes:
       logits: [B, n].
       auxiliary: [G], the sum of the losses of the routers.
-      routing: metrics of each router, [G] each, by block ("block_1"); empty for Soft MoE.
-      assigned: the experts that work on each token, bool [G, S, E], by block; empty for Soft MoE.
+      routing: by block ("block_1"), the metrics of the router, each [G]; empty for Soft MoE.
+      assigned: by block, the experts that work on each token, bool [G, S, E]; empty for Soft MoE.
     """
 
     logits: jax.Array
@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 def apply(
     network: VisionTransformer, params: Params, images: jax.Array, rngs: dict[str, jax.Array] | None = None
 ) -> Outputs:
-    """The outputs for images [B, H, W, C]; with noise in the routers `rngs` has random numbers for `layer.NOISE`."""
+    """Returns the outputs for images [B, H, W, C]; routers with noise need random numbers `rngs[layer.NOISE]`."""
     collections = [layer.ROUTING, layer.AUXILIARY, layer.ASSIGNED]
     logits, sown = network.apply({"params": params}, images, rngs=rngs, mutable=collections)
     losses = jax.tree.leaves(sown.get(layer.AUXILIARY, {}))
@@ -49,7 +49,7 @@ def apply(
 
 
 def router_logits(network: VisionTransformer, params: Params, images: jax.Array) -> dict[str, Logits]:
-    """What each router sees of images [B, H, W, C], by block."""
+    """Returns by block the logits of the router for images [B, H, W, C]."""
     name = layer.MoeLayer.router_logits.__name__
     kept = network.apply(
         {"params": params}, images, capture_intermediates=lambda _, method: method == name, mutable=["intermediates"]
@@ -58,6 +58,6 @@ def router_logits(network: VisionTransformer, params: Params, images: jax.Array)
 
 
 def _by_block(collection: Any) -> dict[str, dict[str, Any]]:
-    """Returns the values sown by the one layer of experts in each block."""
+    """Returns by block the values that its layer of experts sowed."""
     blocks = collection.get("Transformer", {})
     return {f"block_{re.sub(r'[^0-9]', '', name)}": next(iter(sown.values())) for name, sown in blocks.items()}

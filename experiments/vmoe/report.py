@@ -1,7 +1,7 @@
-"""Names, tables, figures and findings of the V-MoE experiment: `python -m experiments.vmoe.report DIR`.
+"""Names, tables, figures and the finding of the V-MoE experiment: `python -m experiments.vmoe.report DIR`.
 
-It reads the runs below DIR and writes DIR/table.md and DIR/figures/figure7: the precision-at-1 of each router minus
-that of the hard one, after each length of training.
+It writes DIR/table.md and DIR/figures/figure7: the precision-at-1 of each router minus that of the hard one, after each
+length of training.
 """
 
 import functools
@@ -23,15 +23,14 @@ from experiments.core.report.finding import Finding, Verdict, in_words, where_po
 from experiments.core.report.paired import minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
-from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
+from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
 ON_TOKENS = "vmoe_tokens"  # the directory of results on features of a frozen network
 
-# Names by the router's name in the config, where that is not enough; and looks.
+# The names of routers, where those in the config do not do; and their looks.
 NAMES = {
     "annealed": "annealed to hard",
-    "unbounded": "relaxed, buffers for all",
     "straight_through": "straight-through",
     "balanced": "balanced plan",
     "soft": "Soft MoE",
@@ -42,7 +41,6 @@ LOOKS: dict[str, Look] = {
     "hard": (BLUE, "-"),
     "relaxed": (RED, "-"),
     "annealed": (ORANGE, "--"),
-    "unbounded": (RED, ":"),
     "straight_through": (PURPLE, "--"),
     "balanced": (GREEN, "--"),
     "token_choice": (GREY, "-"),
@@ -51,13 +49,13 @@ LOOKS: dict[str, Look] = {
     "none": (GREY, "-."),
 }
 _METRIC = "test_precision_at_1"
-# Metrics of the routing, means over the layers of experts, by the column that shows them.
+# Columns with metrics of the routing, means over the layers of experts.
 _ROUTING = {
     "dropped mass, %": "dropped_mass",
     "tokens of an expert": "support",
     "tokens with an expert, %": "served_by_1",
 }
-# Of `batches.py`: its ways, and the columns of what experts take.
+# The ways of evaluation in the records of `batches.py`, and the columns of their loads.
 _WAYS = {"batch": "in batches", "alone": "alone"}
 _LOADS = {"tokens": "tokens of an expert", "variation": "variation"}
 _LOADS |= {"without": "without expert, %", "dropped": "dropped, %"}
@@ -74,7 +72,7 @@ metrics, of those in either; mean over training.
 
 
 def method(fields: Fields) -> str:
-    """The name of a router with its form, as `relaxed, logits, p = 4/3` or `relaxed, logits, 84 slots`."""
+    """Names a router with its form, as `relaxed, logits, p = 4/3` or `relaxed, logits, 84 slots`."""
     router = fields["router.name"]
     reads = KINDS.reads[router]
     parts = [NAMES.get(router, router.replace("_", " "))]
@@ -89,15 +87,15 @@ def method(fields: Fields) -> str:
     return ", ".join(parts)
 
 
-def far(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
-    """How far a hard router is: that of its score is nearest to a router with lam, that of the gates to all others."""
+def distance(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
+    """Ranks hard routers to compare with: a router with lam wants that of its own score, others that of the gates."""
     usual = ROUTERS["hard"].score
     wanted = fields["router.score"] if "router.lam" in KINDS.reads.get(fields["router.name"], ()) else usual
     return of_hard["router.score"] != wanted, of_hard["router.score"] != usual
 
 
 def order(run: Run) -> tuple[Any, ...]:
-    """The place of a run: short ones first, then in the order of ROUTERS, by learning rate and lam."""
+    """Returns the place of a run: by length, router in the order of ROUTERS, learning rate and lam."""
     router, rate = run.config["router"], run.config["optimizer"]["learning_rate"]
     form = (router["score"] != ROUTERS[router["name"]].score, router["dykstra"], router["capacity"], -router["p"])
     kind = list(ROUTERS).index(router["name"])
@@ -116,13 +114,13 @@ PRESENTATION = Presentation(
         "router.lam.end": "lam at the end",
         "router.limit": "experts of a token at most",
     },
-    far=far,
+    distance=distance,
 )
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 
 
 def final_runs(runs: Iterable[Run]) -> list[Run]:
-    """The runs on test, in order; those that differ in their seeds alone are one."""
+    """Returns the runs on test, in order; runs that differ in seeds alone are joined."""
     return sorted(pooled(run for run in runs if run.config["split"] == "test"), key=order)
 
 
@@ -134,21 +132,21 @@ def _by_length(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The lines of all tables: on test, what the routers do, and the sweeps; `chosen` names the runs that won one."""
+    """Returns the lines of all tables: on test, then the sweeps; `chosen` names the runs that won one."""
     lines: list[str] = []
     for steps, final in _by_length(final_runs(runs)).items():
         lines += [] if lines else [f"{_title(final[0])}.", *_DEFINITIONS.split("\n")]
         lines += markdown.section(f"Test after {steps} steps", test_rows(final), text=1)
     tried = [run for run in runs if run.config["split"] == "validation"]
     columns = {"precision-at-1, %": markdown.value("valid_precision_at_1")}
-    for steps, alike in _by_length(tried).items():
-        rows = markdown.rows(router_cells(PRESENTATION, alike), alike, columns, chosen)
+    for steps, group in _by_length(tried).items():
+        rows = markdown.rows(router_cells(PRESENTATION, group), group, columns, chosen)
         lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
 
 
 def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[markdown.Cells]:
-    """The first cells of each row: the router, and in columns of their own the learning rate and lam chosen for it."""
+    """Returns the first cells of each row: the router, its learning rate, and its lam."""
     own = ("optimizer.learning_rate", "router.lam", "steps")
     rows = []
     for run, setting in zip(runs, presentation.settings(runs, given=own), strict=True):
@@ -165,33 +163,33 @@ def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[markdo
 
 
 def test_rows(final: Sequence[Run]) -> list[markdown.Cells]:
-    """The rows of a table of the precision, with differences from the hard router, and of what the routers do."""
+    """Returns the rows of runs on test: precision, differences from the hard router, and what the routers do."""
     hards = PRESENTATION.references(final)
     columns: markdown.Columns = {
         "precision-at-1, %": markdown.value(_METRIC),
-        "minus hard": markdown.over(hards, _METRIC),
-        "detectable": markdown.power(hards, _METRIC),
+        "minus hard": markdown.minus_reference(hards, _METRIC),
+        "detectable": markdown.detectable_difference(hards, _METRIC),
         **{name: markdown.value(functools.partial(_routing, metric)) for name, metric in _ROUTING.items()},
         "stability, %": markdown.value(_stability),
-        "stability minus hard": markdown.over(hards, _stability),
+        "stability minus hard": markdown.minus_reference(hards, _stability),
     }
     return markdown.rows(router_cells(PRESENTATION, final), final, columns)
 
 
 def _routing(metric: str, run: Run) -> list[float | None]:
-    """A metric of the routers by seed, a mean over their layers; None where a router has no such metric."""
+    """Returns a metric of the routing by seed, a mean over the layers; None where the router does not have it."""
     layers = run.summary["final"].get("test_router", {}).values()
     of_layers = [layer[metric]["per_seed"] for layer in layers if metric in layer]
     return _over_layers(of_layers) or [None for _ in run.summary["seeds"]]
 
 
 def _over_layers(layers: Iterable[list[float | None]]) -> list[float | None]:
-    """Means over the layers of experts, by seed."""
+    """Returns means over the layers of experts, by seed."""
     return [None if None in seed else float(np.mean(np.array(seed, float))) for seed in zip(*layers, strict=True)]
 
 
 def _stability(run: Run) -> list[float | None]:
-    """Means over training, by seed; None where a run has none, and for a run of several workdirs, without rows."""
+    """Returns the mean stability over training, by seed; None where a run has none, or is joined and has no rows."""
     if "test_stability" not in run.summary["final"] or not run.rows:
         return [None for _ in run.summary["seeds"]]
     return _over_layers([_over_layers(row["test_stability"].values()) for row in run.rows[1:]])  # the first has none
@@ -202,7 +200,7 @@ def _is_stand_in(run: Run) -> bool:
 
 
 def _examples(run: Run) -> str:
-    """The examples that a run trains on: `cifar100`, or ImageNet's features of it, with their network."""
+    """Names the examples that a run trains on: `cifar100`, or the features of it and their network."""
     features, dataset = run.config.get("features"), printable(run.config["dataset"])
     if not features:
         return dataset
@@ -217,20 +215,20 @@ def _title(run: Run) -> str:
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figures that the runs allow."""
+    """Draws Figure 7, if there is a hard router to compare with."""
     final = final_runs(runs)
     return {"figure7": figure7(final)} if any(PRESENTATION.references(final).values()) else {}
 
 
 def figure7(final: Sequence[Run]) -> Figure:
-    """Final precision minus that of the hard router, with intervals: a row for each router, a panel for each length."""
+    """Draws the precision minus the hard router's, with intervals: a row for each router, a panel for each length."""
     groups, hards = _by_length(final), PRESENTATION.references(final)
     rows = [len(group) for group in groups.values()]
     figure = Figure(figsize=(9, 1 + 0.3 * sum(rows) + 0.4 * len(rows)), layout="constrained")
     column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     for axes, (steps, group) in zip(column, groups.items(), strict=True):
         for place, run in enumerate(group):
-            colour, _ = LOOKS[run.fields["router.name"]]
+            colour, _ = LOOKS.get(run.fields["router.name"], (BLACK, "-"))
             over = minus(run, hards[run.name], _METRIC)
             if over is None and run.config["router"]["name"] == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
@@ -252,7 +250,7 @@ def figure7(final: Sequence[Run]) -> Figure:
 
 
 def precision(results: Path) -> Finding | None:
-    """The relaxed routers against the hard one: on ImageNet's features, where these results are there."""
+    """Judges the relaxed routers against the hard one: on ImageNet's features, if there are such results."""
     final = final_runs(load(results / ON_TOKENS) or load(results / "vmoe"))
     hards = PRESENTATION.references(final)
     relaxed = [run for run in final if run.config["router"]["name"] == "relaxed"]
@@ -268,19 +266,17 @@ def precision(results: Path) -> Finding | None:
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """The tables of the pages of results, of the shortest runs on test, by the names of their blocks."""
+    """Returns the tables of the pages, of the shortest runs on test, by the names of their blocks."""
     made, off_pages = {}, {*_ROUTING, "stability, %", "stability minus hard"}
     for name in (ON_TOKENS, "vmoe"):
         for steps, final in list(_by_length(final_runs(load(results / name))).items())[:1]:
-            shown = [
-                {column: cell for column, cell in row.items() if column not in off_pages} for row in test_rows(final)
-            ]
-            made[f"{name}, {steps} steps"] = markdown.table(shown, text=1)[:-1]
+            rows = [{name: row[name] for name in row if name not in off_pages} for row in test_rows(final)]
+            made[f"{name}, {steps} steps"] = markdown.table(rows, text=1)[:-1]
     return made | _neighbours(results / ON_TOKENS / "batches")
 
 
 def _neighbours(directory: Path) -> dict[str, list[str]]:
-    """The tables of the records of `batches.py`: precision by batch, predictions without one, and loads."""
+    """Returns the tables of the records of `batches.py`: precision by batch, tokens alone, and loads."""
     tables: dict[str, list[markdown.Cells]] = {"precision by batch": [], "tokens alone": [], "loads by batch": []}
     precision, alone, loads = tables.values()
     for path in sorted(directory.glob("*.json")):
@@ -296,7 +292,7 @@ def _neighbours(directory: Path) -> dict[str, list[str]]:
             cells[f"minus batches of {size}"] = markdown.signed(interval(differences))
         alone.append(cells | {"changed by the batch, %": _cell(run["changed"])})
         for (way, size), row in rows.items():
-            if size in (min(batches), trained, max(batches)):
+            if size in (trained, max(batches)):
                 cells = {"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}"}
                 loads.append(cells | {column: _cell(row[field]) for field, column in _LOADS.items()})
     return {f"{ON_TOKENS}, {name}": markdown.table(rows, text=1)[:-1] for name, rows in tables.items() if rows}

@@ -1,4 +1,4 @@
-"""The routers of the experiment, by the name that `config.router.name` has for them.
+"""The routers of the experiment, by their names in `config.router.name`.
 
 To add one: a class in `routers/`, an entry of ROUTERS, and its name in `report.py`.
 """
@@ -17,7 +17,7 @@ from experiments.vmoe import routers
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Sizes of the routing: S tokens in a group, k tokens of an expert, C slots in its buffer."""
+    """The sizes of the routing: S tokens in a group, k tokens of an expert, C slots in its buffer."""
 
     tokens: int
     k: int
@@ -26,17 +26,16 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class RouterKind:
-    """A router, as `config.router` describes it.
+    """An entry of ROUTERS.
 
     Attributes:
-      make: returns the router for `config.router`, the shape of the routing and lam.
-      reads: the fields of `config.router` that it reads, of those that not all routers read.
-      ignores: fields of the config, by dotted name, that it does not read although most routers do.
-      score: the usual `config.router.score`.
-      fields: the usual values of further fields of `config.router`.
-      unbounded: whether its buffers hold all tokens of a group, whatever `config.router.capacity` is.
+      make: returns the router, given `config.router`, the sizes of the routing and lam.
+      reads: which fields of `config.router` it reads among those that not all routers read.
+      ignores: the fields of the config, by dotted name, that it does not read although most routers do.
+      score: the default of `config.router.score`.
+      fields: the defaults of further fields of `config.router`.
       auxiliary: whether it has a loss of its own, which is then reported.
-      validate: checks its own fields; runs of all routers are checked by it.
+      validate: checks the fields of the router, also in runs of other routers.
       validate_shape: checks `config.router`, the shape and the number of experts, of runs with this router.
     """
 
@@ -45,7 +44,6 @@ class RouterKind:
     ignores: tuple[str, ...] = ()
     score: str = "logits"
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    unbounded: bool = False
     auxiliary: bool = False
     validate: Callable[[ConfigDict], None] = lambda fields: None
     validate_shape: Callable[[ConfigDict, Shape, int], None] = lambda fields, shape, num_experts: None
@@ -64,12 +62,11 @@ def _validate_relaxed(fields: ConfigDict) -> None:
 
 
 def _validate_capacity(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
-    del fields, num_experts
     require(shape.capacity >= shape.k, "router.capacity", shape.capacity, f"at least k={shape.k}, or 0 for as many")
 
 
 def _validate_annealed(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
-    """Checks that the lam falls and the mask ends hard: anything else is to be called a relaxed router."""
+    """Checks that lam falls and the mask ends hard: any other router is called relaxed."""
     schedule = fields.lam.schedule
     require(schedule == "geometric", "router.lam.schedule", schedule, "geometric for router.name='annealed'")
     require(fields.hard_after < 1, "router.hard_after", fields.hard_after, "below 1 for router.name='annealed'")
@@ -77,7 +74,7 @@ def _validate_annealed(fields: ConfigDict, shape: Shape, num_experts: int) -> No
 
 
 def _validate_exact(fields: ConfigDict, shape: Shape, num_experts: int) -> None:
-    """Checks routers that have no mask by Dykstra's algorithm."""
+    """Checks routers without Dykstra's algorithm."""
     require(not fields.dykstra, "router.dykstra", fields.dykstra, f"0 for router.name={fields.name!r}")
     _validate_capacity(fields, shape, num_experts)
 
@@ -108,7 +105,7 @@ ROUTERS = {
     "hard": RouterKind(
         lambda fields, shape, lam: routers.HardExpertChoice(shape.k, fields.score),
         reads=("score",),
-        score="gates",  # Zhou et al.; that of the logits is there for the relaxed one to be compared with
+        score="gates",  # as in Zhou et al.; the score of the logits is for comparison with the relaxed router
         validate_shape=lambda fields, shape, num_experts: require(
             shape.capacity == shape.k, "router.capacity", shape.capacity, f"k={shape.k}, or 0: it takes no more"
         ),
@@ -118,13 +115,6 @@ ROUTERS = {
         _RELAXED,
         validate_shape=_validate_annealed,
         fields={"lam.schedule": "geometric", "lam.start": 10.0, "lam.end": 0.1, "hard_after": 0.9},
-    ),
-    "unbounded": dataclasses.replace(
-        _RELAXED,
-        unbounded=True,
-        validate_shape=lambda fields, shape, num_experts: require(
-            fields.capacity == 0, "router.capacity", fields.capacity, "0: its buffers hold all tokens of a group"
-        ),
     ),
     "straight_through": RouterKind(
         lambda fields, shape, lam: routers.StraightThroughExpertChoice(
@@ -155,7 +145,7 @@ ROUTERS = {
         lambda fields, shape, lam: routers.Dense(shape.tokens, shape.capacity),
         ignores=("router.noise", "moe.dispatcher"),
     ),
-    # The lower bound: where it is as good as the others, experts are worth nothing, and routers cannot differ.
+    # The lower bound: where it is as good as the others, experts do not matter, and routers cannot differ.
     "none": RouterKind(
         lambda fields, shape, lam: routers.Dense(shape.tokens, slots=0),
         ignores=(

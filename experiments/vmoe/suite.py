@@ -1,21 +1,21 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe.suite --out=DIR`.
 
-tokens  the stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
-       paper's routing problem (n = 400 tokens, 32 experts, k = 28); learning rate and lam of every router chosen on
-       validation, then ten seeds of each on test; 90 minutes of 2 CPU cores
-longer  those, and the paper's two routers and a dense network again for four times as many steps, at a rate chosen for
+tokens  a stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
+       paper's routing problem (n = 400 tokens, 32 experts, k = 28). Learning rate and lam of every router are chosen on
+       validation, then ten seeds of each train for test; 90 minutes on 2 CPU cores
+longer  the same, and the paper's two routers and a dense network for four times as many steps, at a rate chosen for
        that with one seed, then a lam with three; in the same directory
-small  what results/vmoe holds, the stand-in that learns its features itself: a small network on CIFAR-100 with the same
-       routing problem; the learning rate of the hard router and lam of the relaxed ones chosen on validation, then
-       every router on test, all at the rate of the hard one; under an hour on 2 CPU cores
-buffers  those, and the relaxed router of the logits with three times the slots: whether it suffers from tokens that
-       find no room; ten minutes more, in the same directory
+small  the runs of results/vmoe, a stand-in that learns its features itself: a small network on CIFAR-100 with the same
+       routing problem. The learning rate of the hard router and lam of the relaxed ones are chosen on validation, then
+       every router trains for test at the rate of the hard one; under an hour on 2 CPU cores
+buffers  the same, and the relaxed router of the logits with three times the slots, to see whether it suffers from
+       tokens that find no room; ten minutes more, in the same directory
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   S/32 on ImageNet with the hard router, the relaxed one, and the paper's with Dykstra's algorithm: for
        accelerators, nothing chosen
 
-Choices are made on validation with one seed. On tokens lam is chosen first, at the second rate, where it is constant;
-then the rate, from a grid that is the same for all routers.
+Choices are made on validation with one seed. On tokens a constant lam is chosen first, at the second rate; then the
+rate, from the same grid for all routers.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from experiments.vmoe.router_kinds import ROUTERS
 Fields = dict[str, Any]
 
 SWEEP_SEEDS = (100,)
-DYKSTRA_ITERATIONS = 10  # the paper's
+DYKSTRA_ITERATIONS = 10  # as in the paper
 LARGE_BUFFER = 84  # slots: three times k
 
 # The presets `tokens` and `longer`.
@@ -43,9 +43,7 @@ WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constan
 LONGER = ("hard-logits", "relaxed-logits", "dense")
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
-# Buffers for all tokens take fourteen times the products of k slots; large ones, in FORMS, drop next to nothing.
-OMITTED = {name for name, kind in ROUTERS.items() if kind.unbounded}
-# The two routers of the paper in every form; the others are trained at their defaults.
+# The two routers of the paper in every form; other routers train at their defaults.
 FORMS: dict[str, tuple[str, Fields]] = {
     "hard-gates": ("hard", {"router.score": "gates"}),
     "hard-logits": ("hard", {"router.score": "logits"}),
@@ -58,8 +56,8 @@ FORMS: dict[str, tuple[str, Fields]] = {
 
 # The presets `small` and `buffers`.
 SMALL_SEEDS = (0, 1, 2, 3, 4)
-SMALL_RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # of the hard router
-BEST_RATE = 1e-2  # of these: all other routers train at it
+SMALL_RATES = (1e-3, 3e-3, 1e-2, 3e-2)  # tried for the hard router
+BEST_RATE = 1e-2  # the best of them, at which all other routers train
 SMALL_LAMS = {"logits": (0.01, 0.1, 1.0, 10.0), "gates": (0.001, 0.01, 0.1, 1.0, 10.0)}
 LENGTH = {"steps": 600, "eval_every": 75, "checkpoint_every": 300}
 
@@ -79,19 +77,19 @@ DEMO: Fields = DIGITS | {
 
 
 def tokens() -> list[SuiteRun]:
-    """The sweeps of every router, each followed by its final run on test."""
+    """Returns the sweeps of every router, each followed by its final run on test."""
     return [run for name, (router, form) in _forms().items() for run in _tuned(name, router, form)]
 
 
 def longer() -> list[SuiteRun]:
-    """Those of `tokens`, and the routers in LONGER again, for LONGER_STEPS."""
+    """Returns the runs of `tokens`, and those of the routers in LONGER for LONGER_STEPS."""
     return [*tokens(), *(run for name in LONGER for run in _longer(name, *_forms()[name]))]
 
 
 def _forms() -> dict[str, tuple[str, Fields]]:
-    """FORMS, and every other router at its defaults, by the name of its runs."""
+    """Returns FORMS, and every other router at its defaults, by the names of runs."""
     in_forms = {router for router, _ in FORMS.values()}
-    return FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms | OMITTED}
+    return FORMS | {name: (name, {}) for name in ROUTERS if name not in in_forms}
 
 
 def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
@@ -104,7 +102,7 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
             yield SuiteRun(f"sweep/{name}-lam{lam:g}", base, tried, candidate_for=at_best_lam, variant=variant)
     for rate in TOKENS_RATES:
         if at_best_lam and rate == TOKENS_RATES[1]:
-            continue  # that of the best lam, which competes with the others
+            continue  # the run that won the choice of lam has this rate, and competes
         tried = {"optimizer.learning_rate": rate}
         yield SuiteRun(
             f"sweep/{name}-lr{rate:g}", base, tried, candidate_for=name, best_of=at_best_lam, variant=variant
@@ -114,7 +112,7 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
 
 
 def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
-    """The rate is tried at the lam of the shorter runs, then lam at the best rate."""
+    """Yields the rates at the lam of the shorter runs, then lams at the best rate, then the final run."""
     variant, choice = f"tokens,router={router}", f"{name}, {LONGER_STEPS} steps"
     length = {"steps": LONGER_STEPS, "eval_every": LONGER_STEPS // 10}
     sweep: Fields = form | length | {"split": "validation"}
@@ -133,12 +131,12 @@ def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
 
 
 def small() -> list[SuiteRun]:
-    """The sweeps on validation, then the final runs on test."""
+    """Returns the sweeps on validation, then the final runs on test."""
     return [*_small_sweep(), *_small_final()]
 
 
 def buffers() -> list[SuiteRun]:
-    """Those of `small`, and one with room for the tokens that lam = 1 spreads a mask over."""
+    """Returns the runs of `small`, and one with room for the tokens that lam = 1 spreads a mask over."""
     (narrow,) = [run for run in _small_final() if run.name == "final-relaxed-logits"]
     wide = {"router.capacity": LARGE_BUFFER}
     name = f"{narrow.name}-{LARGE_BUFFER}slots"
@@ -174,13 +172,13 @@ def _small_final() -> Iterator[SuiteRun]:
 
 
 def demo() -> list[SuiteRun]:
-    """The routers at one setting."""
+    """Returns some routers at one setting."""
     base = DEMO | {"seeds": DEMO_SEEDS}
     return [SuiteRun(f"final-{name}", base, variant=f"small,router={name}") for name in DEMO_ROUTERS]
 
 
 def full() -> list[SuiteRun]:
-    """One seed each."""
+    """Returns the three routers at full size, with one seed each."""
     return [
         *(SuiteRun(f"final-{name}", {}, variant=f"router={name}") for name in ("hard", "relaxed")),
         SuiteRun("final-relaxed-dykstra10", {"router.dykstra": DYKSTRA_ITERATIONS}, variant="router=relaxed"),

@@ -1,1 +1,1 @@
-"""A task where routing decides, with a known best assignment: tokens of clusters, and a linear map for each cluster."""
+"""A task with a known best assignment of tokens to experts: clusters of tokens, with a linear map for each cluster."""

@@ -1,7 +1,6 @@
-"""Linear experts behind a linear router, trained together on the task's squared error by the project's trainer.
+"""Linear experts behind a linear router, trained together on the squared error of the task.
 
-The parameters are `problem`, which is drawn from the seed as everything else and then stays as it is; `router` [D, E];
-and `experts` [E, D, F].
+The parameters are `problem`, drawn from the seed and not trained; `router` [D, E]; and `experts` [E, D, F].
 """
 
 from collections.abc import Callable
@@ -24,20 +23,20 @@ from experiments.vmoe.routers import SCORES, HardExpertChoice, Logits, Slots
 from experiments.vmoe_clusters import task
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES, Assigned
 
-_ExpertChoice = Callable[[Logits], Slots]  # what all of NAMES are
+_ExpertChoice = Callable[[Logits], Slots]  # the type of all routers in NAMES
 
-# Numbers of the first groups to evaluate on; those to train on begin at 0.
+# The numbers of the first groups for evaluation; those for training begin at 0.
 _FIRST_GROUP = {"validation": 2**29, "test": 2**30}
 
 
 def routing_shape(config: ml_collections.ConfigDict) -> Shape:
-    """Tokens of a group, of an expert, and slots: as `config.task` and `config.router.capacity` have it."""
+    """Returns the sizes of the routing, by `config.task` and `config.router.capacity`."""
     k = task.PER_TOKEN * config.task.tokens // config.task.experts
     return Shape(config.task.tokens, k, config.router.capacity or k)
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields that the trainer knows nothing of."""
+    """Checks the fields that the trainer does not know."""
     fields, router = config.task, config.router
     for name in ("tokens", "experts", "width", "outputs", "groups"):
         require(fields[name] > 0, f"task.{name}", fields[name], "positive")
@@ -58,15 +57,15 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """The numbers of the groups, of which the device makes tokens; none is seen twice in training."""
+    """Returns the numbers of the groups, from which the device makes tokens; training sees each once."""
     train = np.arange(config.steps * config.batch_size, dtype=np.int32)
     evaluation = _FIRST_GROUP[config.split] + np.arange(config.task.groups, dtype=np.int32)
-    # Under the name by which the trainer counts examples.
+    # The trainer counts examples by their labels.
     return Data({"label": train}, {"label": evaluation}, config.task.experts, SPLITS[config.split])
 
 
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
-    """The experiment on groups whose numbers are the labels of `data`."""
+    """Returns the experiment on groups whose numbers are the labels of `data`."""
     shape, num_experts = routing_shape(config), config.task.experts
     width, outputs = config.task.width, config.task.outputs
     lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
@@ -90,7 +89,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return cast(_ExpertChoice, ROUTERS[config.router.name].make(config.router, shape, lam_of(progress)))
 
     def squared_error(params: Params, groups: task.Groups, progress: jax.Array) -> tuple[jax.Array, Slots]:
-        """[G], in units of the variance of the targets, which is 1; and the routing."""
+        """Returns the errors [G], in units of the variance of the targets, which is 1, and the routing."""
         logits = jnp.matmul(groups.tokens, params["router"], precision=jax.lax.Precision.HIGHEST)  # as in `MoeLayer`
         routed = router(groups, progress)(Logits(logits, logits))
         slots = DISPATCHERS["gather"].take(groups.tokens, routed)
@@ -98,7 +97,6 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return jnp.square(outputs - groups.targets).mean(axis=(1, 2)), routed
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        del key
         value = squared_error(params, sample(params, batch), progress)[0].mean()
         return value, {"loss": value}
 

@@ -1,4 +1,4 @@
-"""The routers of the task: V-MoE's expert-choice routers, and the best assignment itself."""
+"""The routers of the task: V-MoE's expert-choice routers, and the best assignment."""
 
 import dataclasses
 
@@ -24,17 +24,17 @@ KINDS = Kinds(
 
 @dataclasses.dataclass(frozen=True)
 class Assigned(PerExpert):
-    """The router whose mask is given, so that only the gates are learned.
+    """A router with a given mask, so that only the gates are trained.
 
     Attributes:
-      mask: [G, E, S], of zeros and ones.
-      k: ones of each expert.
+      mask: [G, E, S], zeros and ones.
+      k: the number of ones for each expert.
     """
 
     mask: Array
     k: int
 
     def __call__(self, logits: Logits) -> Slots:
-        """The `k` tokens of each expert."""
+        """Routes the `k` tokens of the mask to each expert."""
         _, token = jax.lax.top_k(self.mask, self.k)
         return fill_slots(jax.nn.softmax(logits.noisy), self.mask, token)

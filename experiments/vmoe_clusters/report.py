@@ -1,7 +1,7 @@
 """Names, tables, figures and the finding of the task of clusters: `python -m experiments.vmoe_clusters.report DIR`.
 
-It reads the runs below DIR and writes DIR/table.md and DIR/figures/excess: the loss over that of the best assignment,
-and over that of the hard router, against the noise.
+It writes DIR/table.md and DIR/figures/excess: the loss minus that of the best assignment, and minus that of the hard
+router, against the noise.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
 from experiments.vmoe_clusters.kinds import BEST, KINDS, NAMES
 
-REACHED = 0.9  # of what the true centres recover
-WITH_GRADIENT = ("relaxed", "annealed", "straight_through")  # routers with one through the mask
+REACHED = 0.9  # the share of what the true centres recover
+WITH_GRADIENT = ("relaxed", "annealed", "straight_through")  # the routers whose mask has a gradient
 _DEFINITIONS = """
 Mean ± half width of the 95 % t-interval over seeds, each a problem of its own; differences are paired by seed. *Loss*:
 the part of the variance of the targets that is not explained. *Excess*: loss minus that with the best assignment, where
@@ -37,12 +37,11 @@ PRESENTATION = dataclasses.replace(
     routers.PRESENTATION,
     experiment="vmoe_clusters",
     kinds=KINDS,
-    # By steps and noise, then in the order of the routers, then by learning rate.
     order=lambda run: (
         *(_steps(run), _noise(run), NAMES.index(_router(run)), run.config["optimizer"]["learning_rate"]),
         run.name,
     ),
-    # Buffers are as large for all, so that names need not say it.
+    # All have buffers of one size, so names leave it out.
     method=lambda fields: (
         "the best assignment" if fields["router.name"] == BEST else routers.method({**fields, "router.capacity": 0})
     ),
@@ -67,29 +66,29 @@ def _steps(run: Run) -> int:
     return run.config["steps"]
 
 
-def _where(run: Run) -> str:
+def _noise_and_steps(run: Run) -> str:
     return f"noise {_noise(run):g}, {_steps(run)} steps"
 
 
 def _by_circumstances(final: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs of one noise and length, by these."""
-    return grouped(final, _where)
+    """Groups runs by noise and length."""
+    return grouped(final, _noise_and_steps)
 
 
 def _references(final: Sequence[Run], router: str) -> dict[str, Run | None]:
-    """By run that with the router of a name; None for the best assignment, and that router itself."""
+    """Returns by run the one with `router` to compare it with; None for the best assignment and for that router."""
     found = PRESENTATION.references(final, router)
     return {run.name: None if _router(run) == BEST else found[run.name] for run in final}
 
 
 def _minus(final: Sequence[Run], router: str) -> dict[str, Numbers | None]:
-    """The loss minus that with the router of a name, by run."""
+    """Returns by run its loss minus that with `router`."""
     references = _references(final, router)
     return {run.name: minus(run, references[run.name], "test_loss") for run in final}
 
 
 def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
-    """By seed, the first step with a row that recovers at least this share of what the true centres do; None: never."""
+    """Returns by seed the first step with at least this share of what the true centres recover, or None if never."""
     reached: list[int | None] = [None] * len(run.summary["seeds"])
     for row in reversed(run.rows):
         pairs = zip(row["test_recovery"], row["test_reachable"], strict=True)
@@ -103,14 +102,14 @@ def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
 
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
-    """The lines of all tables; `chosen` names the runs of the sweep that won."""
+    """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
     lines = []
     if final := of_split(runs, "test"):
         lines += ["### Test: loss over that of the best assignment, %", *_DEFINITIONS.split("\n"), *_excesses(final)]
-        for where, alike in _by_circumstances(final).items():
-            reachable = markdown.plus_minus(alike[0].end("test_reachable"))
+        for where, group in _by_circumstances(final).items():
+            reachable = markdown.plus_minus(group[0].end("test_reachable"))
             lines += [f"### Test at {where}", "", f"The true centres recover {reachable} %.", ""]
-            lines += markdown.table(full_rows(alike), text=1)
+            lines += markdown.table(full_rows(group), text=1)
     if tried := of_split(runs, "validation"):
         columns = {"loss, %": markdown.value("valid_loss"), "recovered, %": markdown.value("valid_recovery")}
         rows = markdown.rows(routers.router_cells(PRESENTATION, tried), tried, columns, chosen)
@@ -119,11 +118,11 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
 
 
 def _excesses(final: Sequence[Run]) -> list[str]:
-    """A row for each router and its lam, a column for each noise and number of steps."""
+    """Returns the lines of the excess: a row for each router and lam, a column for each noise and length."""
     found: dict[tuple[str, str], str] = {}
-    for where, alike in _by_circumstances(final).items():
-        over = _minus(alike, BEST)
-        for run, cell in zip(alike, routers.router_cells(PRESENTATION, alike), strict=True):
+    for where, group in _by_circumstances(final).items():
+        over = _minus(group, BEST)
+        for run, cell in zip(group, routers.router_cells(PRESENTATION, group), strict=True):
             label = cell["router"] if cell["lam"] == "-" else f"{cell['router']}, lam = {cell['lam']}"
             if (label, where) in found:
                 label = f"{label}, learning rate {cell['learning rate']}"
@@ -133,7 +132,7 @@ def _excesses(final: Sequence[Run]) -> list[str]:
 
 
 def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
-    """The rows of a table of one noise and length, with all that was measured."""
+    """Returns the rows of runs of one noise and length, with everything that was measured."""
     hard = _references(final, "hard")
 
     def steps(run: Run) -> str:
@@ -143,9 +142,9 @@ def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
 
     columns: markdown.Columns = {
         "loss, %": markdown.value("test_loss"),
-        "excess": markdown.over(_references(final, BEST), "test_loss"),
-        "minus hard": markdown.over(hard, "test_loss"),
-        "detectable": markdown.power(hard, "test_loss"),
+        "excess": markdown.minus_reference(_references(final, BEST), "test_loss"),
+        "minus hard": markdown.minus_reference(hard, "test_loss"),
+        "detectable": markdown.detectable_difference(hard, "test_loss"),
         "recovered, %": markdown.value("test_recovery"),
         "steps to 90 %": steps,
         "tokens of an expert": markdown.value("test_router/support"),
@@ -157,15 +156,15 @@ def full_rows(final: Sequence[Run]) -> list[markdown.Cells]:
 
 
 def figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """The figure, if the runs allow it."""
+    """Draws the excess, if there is a best assignment to compare with."""
     final = of_split(runs, "test")
     return {"excess": excess(final)} if any(_minus(final, BEST).values()) else {}
 
 
 def excess(final: Sequence[Run]) -> Figure:
-    """Loss minus that with the best assignment, and minus that with the hard router, against the noise.
+    """Draws the loss minus that with the best assignment, and minus that with the hard router, against the noise.
 
-    Means and intervals, a line for each router. Runs of other lengths than the shortest stand alone, as hollow points.
+    Each router has a line of means with intervals. Runs longer than the shortest are hollow points without a line.
     """
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     over_best, over_hard = figure.subplots(1, 2)
@@ -177,7 +176,9 @@ def excess(final: Sequence[Run]) -> Figure:
         for (router, is_longer), points in grouped(drawn, lambda run: (_router(run), _steps(run) > shortest)).items():
             fields = points[0].fields
             colour, dashes = routers.LOOKS[router]
-            x = [_noise(run) + 0.003 * (NAMES.index(router) - 3) for run in points]  # lest intervals hide each other
+            x = [
+                _noise(run) + 0.003 * (NAMES.index(router) - 3) for run in points
+            ]  # so that intervals do not hide each other
             look, face = (colour, "none" if is_longer else dashes), "white" if is_longer else colour
             values = [over[run.name] for run in points]
             line = bars(axes, x, values, look, marker="o", markersize=4, markerfacecolor=face, linewidth=1.4)
@@ -195,7 +196,7 @@ def excess(final: Sequence[Run]) -> Figure:
 
 
 def gradient(results: Path) -> Finding | None:
-    """Routers with a gradient through the mask against the hard one, by the loss at every noise."""
+    """Judges the routers whose mask has a gradient against the hard one, by the loss at every noise."""
     final = of_split(load(results / "vmoe_clusters"), "test")
     over = _minus(final, "hard")
     compared = [run for run in final if _router(run) in WITH_GRADIENT and over[run.name]]
@@ -207,7 +208,7 @@ def gradient(results: Path) -> Finding | None:
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """The table of the page of results, by the name of its block."""
+    """Returns the table of the page, by the name of its block."""
     final = of_split(load(results / "vmoe_clusters"), "test")
     return {"vmoe_clusters": _excesses(final)[:-1]} if final else {}
 

@@ -1,8 +1,9 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe_clusters.suite --out=DIR`.
 
-clusters  what results/vmoe_clusters holds: score, lam and learning rate of every router chosen on problems of their own
-          at one noise, then every router at every noise on 20 others; and at one noise for longer, to see whether that
-          changes the order
+clusters  the runs of results/vmoe_clusters: score, lam and learning rate of every router are chosen on separate
+problems
+          at one noise. Then every router trains at every noise on 20 other problems, and for longer at one noise, to
+          see whether that changes the order
 demo      three routers at one noise, nothing chosen; under a minute
 """
 
@@ -23,29 +24,30 @@ FINAL_SEEDS = tuple(range(20))
 NOISES = (0.1, 0.2, 0.3, 0.4)
 NOISE_OF_CHOICE = 0.3
 RATES = (1e-2, 3e-2, 1e-1, 3e-1)
-RATE_OF_CHOICE = 3e-2  # at which score and lam are chosen, the others follow; and at which runs are longer
+RATE_OF_CHOICE = 3e-2  # score and lam are chosen at it, before the rate; longer runs train at it
 LAMS = {
     "gates": (0.001, 0.01, 0.1, 1.0, 10.0),
     "logits": (0.1, 1.0, 10.0, 100.0),
-}  # by score; lam = 0 is the hard router of it
-LONG = 4000  # steps, at the noise of choice
-COSTLY = "balanced"  # a step takes tens of times as long as another router's: of the logits alone, and not for longer
+}  # by score; lam = 0 is the hard router of that score
+LONG = 4000  # steps of the longer runs, at the noise of choice
+# A step of it takes tens of times as long as another router's, so it trains with the logits alone, and not for longer.
+COSTLY = "balanced"
 
 DEMO: Fields = {"steps": 200, "checkpoint_every": 200, "seeds": (0, 1, 2)}
 
 
 def clusters() -> list[SuiteRun]:
-    """The sweeps on validation, then the final runs on test."""
+    """Returns the sweeps on validation, then the final runs on test."""
     return [*_sweep(), *_final()]
 
 
 def demo() -> list[SuiteRun]:
-    """At the rates and lams of the config."""
+    """Returns three routers at the rates and lams of the config."""
     return [SuiteRun(f"final-{name}", DEMO, variant=f"router={name}") for name in ("best", "hard", "relaxed")]
 
 
 def settings(name: str) -> Iterator[tuple[str, Fields]]:
-    """Returns a router's own settings to choose from, by the suffix of the run's name."""
+    """Yields the settings that a router chooses from, each with the end of its run's name."""
     if name == "best":
         yield "", {}
     elif name == "hard":
@@ -54,7 +56,7 @@ def settings(name: str) -> Iterator[tuple[str, Fields]]:
     else:
         for score in LAMS if name != COSTLY else ("logits",):
             for lam in LAMS[score]:
-                # Annealed lam ends at a hundredth of this.
+                # An annealed lam ends at a hundredth of its start.
                 end = lam / 100 if name == "annealed" else lam
                 fields: Fields = {"router.score": score, "router.lam.start": lam, "router.lam.end": end}
                 yield f"-{score}-lam{lam:g}", fields
@@ -82,7 +84,7 @@ def _final() -> Iterator[SuiteRun]:
     base |= {"task.noise": NOISE_OF_CHOICE, "steps": LONG, "checkpoint_every": LONG, "eval_every": LONG // 20}
     for name in NAMES:
         if name != COSTLY:
-            # Rates that are best for less may be too large: at 0.1 the best assignment comes to nothing.
+            # The best rates of short runs may be too large: at 0.1 the best assignment does not train.
             rate = {"optimizer.learning_rate": RATE_OF_CHOICE}
             yield SuiteRun(f"final-long-{name}", base, rate, best_of=name, variant=f"router={name}")
 

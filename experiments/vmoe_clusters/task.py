@@ -1,17 +1,17 @@
-"""Groups of tokens in clusters that overlap, and what is to be predicted of them.
+"""Groups of tokens in overlapping clusters, and their targets.
 
 `G` groups, `S` tokens of a group, `E` clusters and as many experts, `D` the width of a token, `F` that of a target.
 
-Every token lies in two clusters, and every cluster has k = 2 S / E tokens of a group: which two, is a regular graph of
-clusters whose edges are the tokens, and names are dealt out anew in each group. With orthonormal centres `u` and maps
-`A` of the clusters a and b,
+Every token lies in two clusters, and every cluster has k = 2 S / E tokens of a group: the tokens are the edges of a
+regular graph of clusters, whose names are permuted in each group. With orthonormal centres `u` and maps `A` of the
+clusters a and b,
 
     x = scale (u_a + u_b + noise e),     y = (A_a x + A_b x) / sqrt(2),     e normal,
 
-the scale being such that an entry of x has the variance 1, which then holds for y. So the best assignment is known: of
-each token the experts of its two clusters, which have learned sqrt(2) A and weigh one half each. It leaves nothing
-unexplained, gives every expert exactly k tokens and every token exactly 2 experts. With the noise grows the number of
-tokens that look like those of other clusters.
+where the scale gives each entry of x the variance 1, and so each entry of y. So the best assignment is known: a token
+goes to the experts of its two clusters, which have learned sqrt(2) A, with a weight of one half each. It explains the
+targets completely, and gives every expert exactly k tokens and every token exactly 2 experts. With more noise more
+tokens look like tokens of other clusters.
 """
 
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Groups(NamedTuple):
 
 
 def pairs(num_clusters: int, k: int) -> np.ndarray:
-    """The clusters of each token, [S, 2] int32: every cluster with its `k` nearest on a circle, and each pair once.
+    """Returns the clusters of each token, [S, 2] int32: each cluster with its `k` nearest on a circle, each pair once.
 
     Args:
       num_clusters: E.
@@ -51,17 +51,17 @@ def pairs(num_clusters: int, k: int) -> np.ndarray:
 
 
 def draw(key: Array, num_clusters: int, width: int, outputs: int) -> Problem:
-    """Centres and maps at random; `width` is at least `num_clusters`."""
+    """Draws centres and maps at random; `width` is at least `num_clusters`."""
     centres_key, maps_key = jax.random.split(key)
     maps = jax.random.normal(maps_key, (num_clusters, width, outputs)) * np.float32(width**-0.5)
     return {"centres": jax.random.orthogonal(centres_key, width)[:num_clusters], "maps": maps}
 
 
 def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
-    """The groups of these numbers, [G] int32, with `k` tokens of a cluster.
+    """Returns the groups with these numbers, [G] int32, with `k` tokens of each cluster.
 
-    Of two problems, the groups of one number have the same noise. As the centres of each point in directions of their
-    own, it has nothing in common as seen from them.
+    Groups with the same number have the same noise in all problems. Each problem has its own directions, so relative to
+    its centres the noise is independent.
     """
     num_clusters, width = problem["centres"].shape
     token_pairs = pairs(num_clusters, k)
@@ -80,32 +80,32 @@ def sample(problem: Problem, numbers: Array, noise: float, k: int) -> Groups:
 
 
 def membership(clusters: Array, num_clusters: int) -> Array:
-    """[G, E, S] float32: 1 where the token lies in the cluster."""
+    """Returns float32 [G, E, S]: 1 if the token lies in the cluster, else 0."""
     return jax.nn.one_hot(clusters, num_clusters, axis=1).sum(axis=-1)
 
 
 def recovery(token: Array, clusters: Array, num_experts: int) -> Array:
-    """The share of the pairs of token and cluster that the expert of the cluster takes.
+    """Returns the share of the pairs of token and cluster that the expert of the cluster takes.
 
-    Experts and clusters are matched so that this share is largest over all groups (the Hungarian algorithm). It can be
-    1 if experts take as many tokens as a cluster has, and is less otherwise.
+    Experts and clusters are matched such that this share is largest over all groups (the Hungarian algorithm). It can
+    be 1 only if experts take as many tokens as a cluster has.
 
     Args:
       token: [G, E, k] int32, the tokens that an expert takes, all different.
-      clusters: [G, S, 2] int32, those of each token.
-      num_experts: E, of experts and of clusters.
+      clusters: [G, S, 2] int32, the clusters of each token.
+      num_experts: E, the number of experts and of clusters.
 
     Returns:
       A float32 in [0, 1].
     """
     counts = common(token, clusters, num_experts)
-    # `optax` computes the cost of what it has matched in types that strict promotion refuses.
+    # `optax` uses types that strict promotion refuses.
     with jax.numpy_dtype_promotion("standard"):
         expert, cluster = optax.assignment.hungarian_algorithm(-counts)
     return counts[expert, cluster].sum() / clusters.size
 
 
 def common(token: Array, clusters: Array, num_experts: int) -> Array:
-    """Tokens that an expert takes of a cluster, in all groups: [E, E] float32, of experts and clusters."""
+    """Returns float32 [E, E]: the tokens that each expert takes from each cluster, in all groups."""
     of_group = jax.vmap(lambda member, taken: member[:, taken].sum(axis=-1).T)
     return of_group(membership(clusters, num_experts), token).sum(axis=0, dtype=jnp.float32)

@@ -1,1 +1,1 @@
-"""Runs side by side: a page, or a table in the terminal."""
+"""Compares runs: a page, or a table in the terminal."""

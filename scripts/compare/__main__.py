@@ -1,7 +1,7 @@
-"""Puts runs side by side: `python -m scripts.compare PLACE... [--out=DIR] [--format=html|text]`.
+"""Compares runs: `python -m scripts.compare PLACE... [--out=DIR] [--format=html|text]`.
 
 Each PLACE is a workdir, a directory with workdirs or archives at any depth, or the URL of one (gs://bucket/runs).
-Writes DIR/index.html, which needs no network; or prints a table.
+Writes DIR/index.html, which needs no network, or prints a table.
 """
 
 import argparse
@@ -41,7 +41,9 @@ def _compare(arguments: Sequence[str]) -> int:
     parser.add_argument("places", nargs="+", metavar="PLACE", help="a workdir, a directory with some below, or a URL")
     parser.add_argument("--out", type=Path, default=Path("runs/compare"), help="where to write (default: %(default)s)")
     parser.add_argument("--format", choices=("html", "text"), default="html", help="a page, or a table in the terminal")
-    parser.add_argument("--reference", help="of the table's differences: a label or a name (default: each baseline)")
+    parser.add_argument(
+        "--reference", help="what the table subtracts: the label or name of a run (default: each one's baseline)"
+    )
     options = parser.parse_args(arguments)
     found = find(options.places)
     groups = group(found)

@@ -1,4 +1,4 @@
-"""Contents of the page as JSON: curves, final values, configs and origins of the runs."""
+"""The data of the page as JSON: curves, final values, configs and origins of the runs."""
 
 import hashlib
 import itertools
@@ -16,13 +16,13 @@ from scripts.compare.series import AXES, curve, is_per_seed, rows_kept
 
 Json = dict[str, Any]
 
-BUDGET = 500_000  # numbers in all curves together: pages stay below 8 MB, of which Plotly is more than the half
+BUDGET = 500_000  # numbers in all curves together: pages stay below 8 MB, more than half of which is Plotly
 _FEWEST, _MOST = 16, 2_000  # points of a curve
-_NUMBERS_PER_POINT = 6  # mean, interval, row, the places of that row on three axes
+_NUMBERS_PER_POINT = 6  # mean, interval, row, and the places of the row on three axes
 
 
 def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
-    """The data of the page; the same groups give the same."""
+    """Returns the data of the page; the same groups give the same data."""
     by_experiment = [list(its) for _, its in itertools.groupby(groups, lambda group: group.experiment)]
     first = [group for its in by_experiment for group in shown_first(its)]
     groups = [group for its in by_experiment for group in sorted(its, key=lambda group: group not in first)]
@@ -41,7 +41,7 @@ def contents(groups: Sequence[Group], problems: Sequence[Problem]) -> Json:
 
 
 def metrics_of(groups: Iterable[Group]) -> list[str]:
-    """The names of all metrics, those of the run as a whole last; measured ones before the loss that was minimised."""
+    """Returns the names of all metrics: measured ones first, then training metrics, then those of a run as a whole."""
     names = dict.fromkeys(name for group in groups for name in group.series.metrics)
 
     def order(name: str) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ _ABOUT = ("run", "seeds", "training time", "commit", "device")
 
 
 def _about(run: Run) -> tuple[str, ...]:
-    """Origin and course of a run, by the names in `_ABOUT`."""
+    """Returns the origin and the course of a run, in the order of `_ABOUT`."""
     environment = run.environment or {}
     git, devices = environment.get("git") or {}, environment.get("devices") or {}
     commit = str(git.get("commit") or "-")[:10] + (" and changes" if git.get("dirty") else "")
@@ -86,18 +86,18 @@ def _about(run: Run) -> tuple[str, ...]:
 
 
 def _id(run: Run) -> str:
-    """Names a group by its first run: short, and unchanged when the page is made again later."""
+    """Returns a short id for the group of a run, which stays the same when the page is made again."""
     return hashlib.sha256(run.name.encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def _limit(groups: Sequence[Group]) -> int:
-    """Points that a curve may have."""
+    """Returns the most points of a curve."""
     curves = sum(len(group.series.metrics) for group in groups)
     return max(_FEWEST, min(_MOST, BUDGET // _NUMBERS_PER_POINT // max(curves, 1)))
 
 
 def _curves(group: Group, limit: int) -> Json:
-    """`x`: places of the rows on the axes; `curves`: the points of each, as indices of those rows."""
+    """Returns `x`, the places of the drawn rows on the axes, and `curves`, the points of each at those rows."""
     values = group.series.values
     found = {name: curve(values[name]) for name in group.series.metrics}
     kept = {name: rows_kept(mean, limit) for name, (mean, _) in found.items() if not np.isnan(mean).all()}
@@ -115,7 +115,7 @@ def _curves(group: Group, limit: int) -> Json:
 
 
 def _numbers(values: Iterable[float | None], digits: int) -> list[float | int | None]:
-    """Numbers of that many digits, and None where there is no value."""
+    """Rounds numbers to `digits` significant digits; None where there is no value."""
     rounded = (None if value is None or math.isnan(value) else float(f"{value:.{digits}g}") for value in values)
     return [
         int(value) if value is not None and value.is_integer() and abs(value) < 1e15 else value for value in rounded
@@ -123,12 +123,12 @@ def _numbers(values: Iterable[float | None], digits: int) -> list[float | int | 
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:
-    """The fields that not all groups of an experiment have the same value of, by name."""
+    """Returns the names of the fields in which the groups of an experiment differ."""
     names = sorted({name for group in groups for name in group.config})
     return [name for name in names if any(group.config.get(name) != groups[0].config.get(name) for group in groups)]
 
 
 def _quantiles(groups: Iterable[Group]) -> list[float]:
-    """Student's t for intervals of 95 %, by degrees of freedom from 1."""
+    """Returns Student's t for intervals of 95 %, for each number of degrees of freedom from 1."""
     most = max((len(group.seeds) for group in groups), default=1)
     return [float(f"{stdtrit(n, 0.975):.8g}") for n in range(1, max(most, 2))]

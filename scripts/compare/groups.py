@@ -1,4 +1,4 @@
-"""Runs grouped by their configs, named by what differs between them, and the few that are looked at first."""
+"""Groups runs by their configs, labels the groups by their differences, and chooses those that a page opens with."""
 
 import dataclasses
 import itertools
@@ -11,23 +11,21 @@ from scripts.compare import presentations
 from scripts.compare.series import Series, pool
 from scripts.compare.workdirs import Found
 
-MOST_SHOWN = 8  # curves before anybody has asked for more
+MOST_SHOWN = 8  # groups that a page opens with
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one config: all of its seeds.
+    """The runs of one config, with all of its seeds.
 
     Attributes:
-      parts: of its label, by field: its method, the fields that differ from other groups of the experiment, and how far
-        it has come.
-      experiment: the one that the runs belong to.
-      runs: without rows.
-      series: of all their seeds.
-      config: the fields that its numbers depend on, by dotted name; without seeds.
-      own: whether a run of it is none of the committed results.
-      baseline: the first run of the group that its experiment compares it with: another method at the same density and
-        the like, if there is one.
+      parts: the parts of its label by field: its method, the fields that differ from other groups of the experiment,
+        and its state if it is unfinished.
+      experiment: the experiment of the runs. runs: the runs, without rows. series: the rows of all their seeds. config:
+      the fields that its numbers depend on, by dotted name, without seeds. own: whether one of its runs is not a
+      committed result. baseline: the first run of the group to compare it with, for example of another method at the
+      same density; None if
+        there is none.
     """
 
     parts: dict[str, str]
@@ -40,7 +38,7 @@ class Group:
 
     @property
     def label(self) -> str:
-        """For example `relaxed top-k, p = 4/3, lam = 0.1`."""
+        """The label, for example `relaxed top-k, p = 4/3, lam = 0.1`."""
         return ", ".join(self.parts.values())
 
     @property
@@ -49,22 +47,22 @@ class Group:
         return [seed for run in self.runs for seed in run.summary["seeds"]]
 
     def final(self, metric: str) -> list[float | None]:
-        """The last values of a metric, by seed, or by run where it is measured once."""
+        """Returns the last values of a metric, by seed, or by run if it is measured once for a run."""
         return [None if math.isnan(value) else value for value in self.series.final[metric].tolist()]
 
     @property
     def state(self) -> str:
-        """`done`, or how far the runs have come."""
+        """The state of the runs: `done`, or how far they have come."""
         return "; ".join(dict.fromkeys(run.state for run in self.runs))
 
     @property
     def done(self) -> bool:
-        """Whether the runs have come to their end."""
+        """Tells whether the runs are finished."""
         return self.runs[0].done
 
 
 def group(found: Found) -> list[Group]:
-    """The groups of all runs, named: by experiment, the reader's own first."""
+    """Returns the labelled groups of all runs, by experiment, the user's own runs first."""
     groups = []
     places = {name: place for place, name in enumerate(presentations.PRESENTATIONS)}
     for members in alike(found.runs, lambda run: [run.experiment, presentations.read(run)]):
@@ -77,10 +75,10 @@ def group(found: Found) -> list[Group]:
 
 
 def shown_first(groups: Sequence[Group]) -> list[Group]:
-    """Chooses what a page opens on, of the groups of one experiment; at most `MOST_SHOWN`.
+    """Chooses at most `MOST_SHOWN` groups of an experiment for a page to open with.
 
-    Those are the reader's own, their baselines, and the committed ones that differ from one of them in a single field;
-    without own runs the first of an experiment that are no trials on validation.
+    They are the user's own groups, their baselines, and committed groups that differ from one of them in a single
+    field. Without own groups they are the first ones on test.
     """
     own = [one for one in groups if one.own]
     committed = [one for one in groups if not one.own]
@@ -96,12 +94,12 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
 
 
 def _is_near(one: Group, other: Group) -> bool:
-    """Whether their configs differ in one field at most, of those that both read."""
+    """Returns whether the configs differ in at most one of the fields that both read."""
     return sum(one.config[name] != other.config[name] for name in one.config.keys() & other.config.keys()) < 2
 
 
 def _named(groups: Sequence[Group]) -> list[Group]:
-    """Groups of one experiment with their labels and baselines."""
+    """Returns the groups of one experiment with labels and baselines."""
     firsts, its = [one.runs[0] for one in groups], presentations.of(groups[0].experiment)
     baselines = its.references([run for run in firsts if run.done])
     named = []

@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else: data, code, style and Plotly inside."""
+"""Writes a page as one HTML file that contains data, code, style and Plotly."""
 
 import html
 import json
@@ -13,12 +13,12 @@ _PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 
 
 def page(title: str, data: dict[str, Any], *, summary: str, before: str = "") -> str:
-    """The page.
+    """Returns the HTML of a page.
 
     Args:
-      title: text.
-      data: made by `contents`.
-      summary: HTML that tells what is compared.
+      title: its title, as text.
+      data: the data, made by `contents`.
+      summary: HTML that says what is compared.
       before: HTML of the sections before the curves.
     """
     parts = {
@@ -26,7 +26,7 @@ def page(title: str, data: dict[str, Any], *, summary: str, before: str = "") ->
         "SUMMARY": summary,
         "BEFORE": before,
         "STYLE": (_ASSETS / "page.css").read_text(encoding="utf-8"),
-        # No name or message of a run may end the element that the data are in.
+        # No name or message in the data may end their element.
         "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         "PLOTLY": _PLOTLY.read_text(encoding="utf-8"),
         "SCRIPT": "\n".join((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS),

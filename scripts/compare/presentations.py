@@ -1,32 +1,32 @@
-"""Reads and names runs by their experiments."""
+"""The presentation of each experiment: how its runs are read and named."""
 
 from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds, is_of
-from experiments.core.report.presentation import HOW, Presentation, written
+from experiments.core.report.presentation import EXECUTION_FIELDS, Presentation, written
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
 PRESENTATIONS = {one.experiment: one for one in (PRUNING, FINE_TUNING, VMOE, CLUSTERS)}  # in the order of the page
-# Nothing is known of runs of other programs: they read every field.
+# Runs of other programs are taken to read every field.
 _OTHER = Presentation("", Kinds("", {}), method=lambda fields: "", baseline="")
 
 
 def of(experiment: str) -> Presentation:
-    """The presentation of an experiment, or one that knows nothing."""
+    """Returns the presentation of an experiment; for an unknown one, one without names and baselines."""
     return PRESENTATIONS.get(experiment, _OTHER)
 
 
 def read(run: Run) -> Fields:
-    """The fields of its config that the numbers of a run depend on, without its seeds."""
+    """Returns the fields of a config that the numbers of a run depend on, without its seeds."""
     fields = of(run.experiment).read(run.fields)
-    return {name: value for name, value in fields.items() if not is_of(name, HOW)}
+    return {name: value for name, value in fields.items() if not is_of(name, EXECUTION_FIELDS)}
 
 
 def check(run: Run) -> None:
-    """Raises one of `UNREADABLE` if a run cannot be shown: its experiment does not know its method, or the like."""
-    if run.experiment in PRESENTATIONS and (reason := of(run.experiment).odd(run)):
+    """Raises one of `UNREADABLE` if a run cannot be shown, for example if its experiment has no such method."""
+    if run.experiment in PRESENTATIONS and (reason := of(run.experiment).why_not_shown(run)):
         raise ValueError(reason)
     for name, value in read(run).items():
         written(name, value)

@@ -22,7 +22,7 @@ class NotFoundError(Exception):
 
 @contextmanager
 def local(place: str) -> Iterator[Path]:
-    """The directory itself, or for a URL (`gs://bucket/runs`) one that is gone at the end.
+    """Yields the directory of a place; for a URL (`gs://bucket/runs`) a copy, which is removed at the end.
 
     Raises:
       NotFoundError: there is no such directory, or the storage cannot be reached.
@@ -32,9 +32,9 @@ def local(place: str) -> Iterator[Path]:
             raise NotFoundError("is no directory")
         yield Path(place)
         return
-    if place.startswith("gs:///"):  # as of a variable that is not set: the first directory would be taken for a bucket
+    if place.startswith("gs:///"):  # an unset variable: the first directory would be taken for a bucket
         raise NotFoundError("names no bucket")
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what goes wrong is said once, below
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # errors are reported once, below
     with tempfile.TemporaryDirectory(prefix="compare-") as directory:
         try:
             filesystem, root = fsspec.core.url_to_fs(place)
@@ -47,7 +47,7 @@ def local(place: str) -> Iterator[Path]:
 
 
 def _copy(filesystem: Any, root: str, directory: Path) -> int:
-    """Copies the files of all workdirs at or below `root`; returns how many."""
+    """Copies the files of all workdirs and archives at or below `root`; returns their number."""
     root = root.rstrip("/")
     files = [path for path in filesystem.find(root) if path.rsplit("/", 1)[-1] in _READ]
     targets = [directory / path.removeprefix(root).lstrip("/") for path in files]

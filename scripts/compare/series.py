@@ -1,4 +1,4 @@
-"""The rows of runs as arrays, those of several runs of one config as one, and their curves."""
+"""The rows of runs as arrays: of one run, of several runs of one config, and as curves."""
 
 import dataclasses
 import itertools
@@ -10,8 +10,8 @@ from scipy.special import stdtrit
 
 from experiments.core.record.metrics import Row
 
-_OF_THE_RUN = ("learning_rate", "performance", "epoch", "seconds")  # what a row says once, for all of its seeds
-AXES = ("epoch", "seconds")  # besides the step; the seconds are those of training per seed, as seeds train together
+_OF_THE_RUN = ("learning_rate", "performance", "epoch", "seconds")  # a row has one value of these for all seeds
+AXES = ("epoch", "seconds")  # the axes besides the step; seconds are per seed, as seeds train together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +19,10 @@ class Series:
     """The rows of a run.
 
     Attributes:
-      seeds: how many there are.
-      steps: of the rows, [T].
-      values: by name, [T, S] for what is measured of each seed, [T, 1] for what a row says once; nested metrics are
-        named as `test_accuracy/1`. NaN where there is no value.
-      final: by name, the values of the last row of each run.
+      seeds: the number of seeds. steps: the steps of the rows, [T]. values: by name, [T, S] for a metric of each seed,
+      [T, 1] for a value of the run; NaN where there is none. A nested
+        metric has a name such as `test_accuracy/1`.
+      final: by name, the values in the last row of each run.
     """
 
     seeds: int
@@ -33,7 +32,11 @@ class Series:
 
     @staticmethod
     def of(rows: Sequence[Row], seeds: Sequence[int]) -> "Series":
-        """Raises `ValueError` or `TypeError` if a metric is anything but a number per seed."""
+        """Returns the series of rows.
+
+        Raises:
+          ValueError, TypeError: a metric is anything but a number per seed.
+        """
         values = {
             name: _numbers(name, values, len(seeds) if is_per_seed(name) else 1)
             for name, values in _columns(rows)
@@ -47,17 +50,17 @@ class Series:
 
     @property
     def metrics(self) -> list[str]:
-        """The names of what is measured."""
+        """The names of the metrics, without axes."""
         return [name for name in self.values if name not in AXES]
 
 
 def is_per_seed(name: str) -> bool:
-    """Whether a metric is measured for each seed, rather than once for the run."""
+    """Returns whether a metric has a value for each seed, rather than one for the run."""
     return name.partition("/")[0] not in _OF_THE_RUN
 
 
 def pool(members: Sequence[Series]) -> Series:
-    """Runs of disjoint seeds as one, with the rows of them all: a step that a run has no row of lacks its seeds."""
+    """Joins runs of disjoint seeds, with the rows of all; a run is NaN at steps of which it has no row."""
     if len(members) == 1:
         return members[0]
     steps = np.unique(np.concatenate([member.steps for member in members]))
@@ -75,7 +78,7 @@ def pool(members: Sequence[Series]) -> Series:
 
 
 def curve(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the seeds that have a value, and half width of its 95 % t-interval; each [T], NaN without a value."""
+    """Returns the mean over seeds with a value and the half width of its 95 % interval; both [T], NaN without one."""
     count = (~np.isnan(values)).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.nansum(values, axis=1) / np.where(count, count, np.nan)
@@ -85,15 +88,15 @@ def curve(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows_kept(values: np.ndarray, limit: int) -> np.ndarray:
-    """Which of `values` [T] to draw, at most `limit` (at least 4) of them, in order.
+    """Returns the indices of the `values` [T] to draw, at most `limit` (at least 4), in order.
 
-    Those are the first, the last, and of equally long stretches in between the lowest and the highest: every spike of
-    the curve is drawn, in its place and at its full height.
+    They are the first, the last, and the lowest and highest of equally long stretches in between. So every spike of the
+    curve is drawn, at its place and full height.
     """
     if len(values) <= limit:
         return np.arange(len(values))
     edges = np.linspace(1, len(values) - 1, max(1, (limit - 2) // 2) + 1).astype(int)
-    # A row of places for each stretch; the last ones of shorter stretches are there twice, which changes no extreme.
+    # A row of indices for each stretch; shorter stretches have their last index twice, which changes no extreme.
     stretches = np.minimum(edges[:-1, None] + np.arange(np.diff(edges).max()), edges[1:, None] - 1)
     found = values[stretches]
     known = ~np.isnan(found)
@@ -104,12 +107,14 @@ def rows_kept(values: np.ndarray, limit: int) -> np.ndarray:
 
 
 def _numbers(name: str, values: Sequence[Any], count: int) -> np.ndarray:
-    """A metric [T, S], one number a seed; None, also a row without it, as NaN."""
+    """Returns a metric as an array [T, S]; NaN where a value is None or missing."""
     if is_per_seed(name):
         lists = [[None] * count if value is None else value for value in values]
         if {*map(type, lists)} != {list} or {*map(len, lists)} != {count}:
             raise ValueError(f"{name} has not one number per seed in every row")
-        values = list(itertools.chain.from_iterable(lists))  # a flat list is several times faster than lists of lists
+        values = list(
+            itertools.chain.from_iterable(lists)
+        )  # NumPy reads a flat list several times faster than lists of lists
     numbers = np.array(values, float)
     if numbers.ndim > 1:
         raise ValueError(f"{name} has more than one number in a row")
@@ -117,7 +122,7 @@ def _numbers(name: str, values: Sequence[Any], count: int) -> np.ndarray:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], prefix: str = "") -> Iterable[tuple[str, list[Any]]]:
-    """The leaves of the rows by name; None where a row lacks one."""
+    """Yields each leaf of the rows with its name and values; None where a row lacks it."""
     for name in dict.fromkeys([*rows[0], *rows[-1]]):
         values = [row.get(name) for row in rows]
         if any(isinstance(value, Mapping) for value in (values[0], values[-1])):

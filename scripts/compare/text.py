@@ -13,14 +13,14 @@ from scripts.compare.series import is_per_seed
 
 
 def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
-    """The lines: a table for each experiment and the first metric that its groups have, differences paired by seed.
+    """Returns the lines of a table for each experiment: the first metric of its groups, differences paired by seed.
 
     Args:
-      groups: what is compared.
-      reference: the label of the group that is subtracted, or the name of a run of it; by default the baseline of each.
+      groups: the groups to compare.
+      reference: the label of the group to subtract, or the name of one of its runs; by default each one's baseline.
 
     Raises:
-      UsageError: not exactly one group is called like the reference, or it is unfinished.
+      UsageError: the reference is not the name of exactly one group, or is unfinished.
     """
     order = [name for name in metrics_of(groups) if is_per_seed(name)]
     called = None if reference is None else _called(groups, reference)
@@ -38,7 +38,7 @@ def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
 
 
 def _aligned(rows: Sequence[dict[str, str]]) -> list[str]:
-    """The lines of a table, the first column to the left."""
+    """Returns the lines of a table; its first column is aligned to the left."""
     cells = [list(rows[0]), *([printable(cell) for cell in row.values()] for row in rows)]
     first, *widths = (max(map(len, column)) for column in zip(*cells, strict=True))
     return [
@@ -48,7 +48,7 @@ def _aligned(rows: Sequence[dict[str, str]]) -> list[str]:
 
 
 def _called(groups: Sequence[Group], reference: str) -> Group:
-    """The group with this label, or with a run of this name."""
+    """Returns the group with this label, or with a run of this name."""
     found = [group for group in groups if reference in (group.label, *(run.name for run in group.runs))]
     if len(found) != 1:
         names = "; ".join(name for group in groups for name in (group.label, *(run.name for run in group.runs)))
@@ -71,5 +71,5 @@ def _cells(group: Group, metric: str, reference: Group | None) -> dict[str, str]
 
 
 def _run(group: Group, metric: str) -> Run:
-    """All runs of a group as one, with a metric alone."""
+    """Returns all runs of a group as one run with a single metric."""
     return Run(group.runs[0].name, {}, [], {"seeds": group.seeds, "final": {metric: interval(group.final(metric))}})

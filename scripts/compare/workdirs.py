@@ -1,4 +1,4 @@
-"""Finds the runs to compare, and reads them one at a time: the rows of hundreds do not fit in memory as JSON."""
+"""Finds the runs to compare, and reads them one by one: as JSON the rows of hundreds would not fit in memory."""
 
 import dataclasses
 import gc
@@ -13,13 +13,13 @@ from scripts.report import RESULTS
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Runs found in several places.
+    """The runs found in several places.
 
     Attributes:
-      runs: without rows and arrays, each under a name of its own.
-      series: their rows, by the name of the run.
-      problems: the workdirs and places left out.
-      committed: the names of the runs that are among the results of this repository.
+      runs: the runs, without rows and arrays, under unique names.
+      series: their rows, by name.
+      problems: the workdirs and places that are left out.
+      committed: the names of runs that are results of this repository.
     """
 
     runs: list[Run]
@@ -29,13 +29,10 @@ class Found:
 
 
 def find(places: Sequence[str]) -> Found:
-    """The runs in or below each place: a directory, or the URL of one.
-
-    Broken, empty and foreign ones are problems, and the rest is read.
-    """
+    """Returns the runs in or below each place, a directory or a URL; broken, empty and foreign ones are problems."""
     found = Found([], {}, [])
     several = len(set(places)) > 1
-    gc.disable()  # rows are millions of small objects, and looking for cycles among them would take most of the time
+    gc.disable()  # rows are millions of small objects; a search for cycles would take most of the time
     for place in dict.fromkeys(places):
         try:
             with remote.local(place) as directory:
@@ -47,7 +44,7 @@ def find(places: Sequence[str]) -> Found:
 
 
 def _add(found: Found, directory: Path, place: str, prefix: str) -> None:
-    """Adds the runs below `directory`, where `place` is or was copied to; `prefix` is what their names begin with."""
+    """Adds the runs of `place` from `directory`, the place itself or a copy; their names begin with `prefix`."""
     empty = True
     for item in read(directory):
         empty = False

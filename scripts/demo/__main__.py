@@ -1,6 +1,7 @@
-"""Trains every experiment in little on bundled data and says what came out: `python -m scripts.demo [--out=DIR]`.
+"""Trains small versions of the experiments on bundled data: `python -m scripts.demo [--out=DIR]`.
 
-Run it again and it resumes. DIR/log.txt has all that the runs print, DIR/index.html pictures, tables and curves.
+It prints a summary, writes pictures, tables and curves to DIR/index.html and all output of the runs to DIR/log.txt. Run
+again, it resumes.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from scripts.demo import page, summary
 from scripts.demo.parts import CLUSTERS, PARTS, Part
 from scripts.demo.training import train
 
-_LAST = 10  # lines of the log that are shown where something failed
+_LAST = 10  # lines of the log to show if something failed
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup has it
-            # No exception, which could come between the start of a suite and the line that stops it.
+        if signal.getsignal(number) != signal.SIG_IGN:  # which nohup sets
+            # An exception could come between the start of a suite and the line that stops it.
             signal.signal(number, lambda *_: stop.set())
     try:
         return in_one_line(lambda: _demo(options.out, options.all, stop))
@@ -57,7 +58,7 @@ def _demo(out: Path, everything: bool, stop: Event) -> int:
 
 
 def _labelled(part: Part, found: Found) -> dict[str, Run]:
-    """The runs of the summary."""
+    """Returns the runs of the summary, by their names in the part."""
     names = {f"{part.experiment}/{name}": name for name in part.labels}
     for problem in found.problems:
         if problem.name in names:

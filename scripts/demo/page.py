@@ -1,4 +1,4 @@
-"""The page of the demo: its pictures and tables, then the runs as `scripts.compare` shows them."""
+"""The page of the demo: pictures and tables, then the runs as in `scripts.compare`."""
 
 import base64
 import html
@@ -21,11 +21,11 @@ _SUMMARY = (
     "paper.</p>"
 )
 _INTERVAL = "&nbsp;±&nbsp;"
-_PICTURE = "width: 100%; min-width: 38rem; max-width: 64rem; background: #ffffff"  # on a phone it scrolls
+_PICTURE = "width: 100%; min-width: 38rem; max-width: 64rem; background: #ffffff"  # scrolls on a phone
 
 
 def make(parts: Sequence[Part], verdicts: Mapping[Part, str], found: Found, out: Path) -> Path:
-    """Writes the page of the parts, with the verdicts on those that have one, and of all runs; returns its path."""
+    """Writes the page of the parts, with their verdicts, and of all runs; returns its path."""
     before = "\n".join(_section(part, verdicts.get(part, ""), out / part.experiment) for part in parts)
     path = out / "index.html"
     data = contents(group(found), found.problems)
@@ -46,7 +46,7 @@ def _section(part: Part, verdict: str, directory: Path) -> str:
 
 
 def tables(text: str, title: str) -> str:
-    """The Markdown of tables as HTML, in which each table scrolls by itself and each row has a head."""
+    """Returns tables in Markdown as HTML, in which each table scrolls by itself and each row has a header."""
     made = re.sub(
         r"<tr>\n<td>(.*?)</td>", r'<tr>\n<th scope="row">\1</th>', markdown.markdown(text, extensions=["tables"])
     )

@@ -1,4 +1,4 @@
-"""The experiments that the demo trains, and the questions that it answers."""
+"""The experiments that the demo trains, and the comparisons that it reports."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,14 @@ class Part:
     """An experiment of the demo.
 
     Attributes:
-      title: what the demo calls it.
+      title: its name in the demo.
       experiment: the name of its package below `experiments`.
-      seconds: roughly how long a run takes, two at once on two quiet cores.
-      figure: the picture of the page, below the directory of the runs.
-      heading: of the summary: what `metric` measures, and whether a `lower` number is better.
-      metric: the number of a run, by its name in the last row (`test_accuracy/3`).
-      labels: of the runs in the summary, by name.
+      seconds: about how long a run takes, two at once on two quiet cores.
+      figure: the picture on the page, below the directory of the runs.
+      heading: its heading in the summary, which names the metric.
+      metric: the metric of a run by its name in the last row (`test_accuracy/3`).
+      lower: whether a lower value is better.
+      labels: the labels of the runs in the summary, by name.
       questions: pairs of these runs: is the first better than the second?
     """
 
@@ -39,7 +40,7 @@ class Part:
         return f"experiments.{self.experiment}.suite"
 
     def runs(self, everything: bool) -> list[str]:
-        """The names of the runs to train: those of the summary and what these start from, or `everything`."""
+        """Returns the names of the runs to train: those of the summary and what they start from, or `everything`."""
         names = [run.name for run in find(self.package).presets[PRESET]()]
         return [name for name in names if everything or name in self.labels or not name.startswith("final-")]
 

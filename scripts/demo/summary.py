@@ -1,4 +1,4 @@
-"""The summary of the demo: bars, and after each group a sentence that follows from its numbers."""
+"""The summary of the demo: bars for each part, and a sentence that follows from its numbers."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from experiments.core.report.results import Run
 from scripts.demo.parts import Part
 
 _WIDTH, _BAR = 80, 36
-Runs = Mapping[str, Run]  # of a part, by the names in its labels
+Runs = Mapping[str, Run]  # the runs of a part, by the names in its labels
 
 
 def summary(found: Mapping[Part, Runs], page: Path) -> list[str]:
-    """All lines that the demo ends with."""
+    """Returns the lines that the demo ends with."""
     sections = []
     for part, runs in found.items():
         sections += [part.heading, *_bars(part, runs), *textwrap.wrap(verdict(part, runs), _WIDTH), ""]
@@ -46,8 +46,8 @@ def _bars(part: Part, runs: Runs) -> Sequence[str]:
 def verdict(part: Part, runs: Runs) -> str:
     """Says which differences the numbers show, and which are noise.
 
-    A difference tells something if the 95 % t-interval of its mean, paired by seed, does not include 0; else it is
-    noise, as it is with fewer than two pairs.
+    A difference is noise if the 95 % t-interval of its mean, paired by seed, includes 0, or if there are fewer than two
+    pairs.
     """
     told, noise = [], []
     for one, other in part.questions:

@@ -1,4 +1,4 @@
-"""Trains the runs of the demo: one suite after the other into a log, and one line says how far they are."""
+"""Trains the runs of the demo, one suite after the other, with a log and a line of progress."""
 
 import subprocess
 import sys
@@ -10,22 +10,22 @@ from threading import Event
 from experiments.core.record.workdir import Workdir
 from scripts.demo.parts import PRESET, Part
 
-_EVERY = 5.0  # seconds between lines where there is no terminal to write over one
-_EXPECTED = 20.0  # seconds of runs as fast as expected, which the first measured ones are added to
+_EVERY = 5.0  # seconds between lines of progress without a terminal
+_EXPECTED = 20.0  # seconds of training at the expected speed, which the measured speed is averaged with
 
 
 def train(parts: Sequence[Part], everything: bool, out: Path, log: Path, stop: Event) -> int:
-    """Trains what is not done yet, until it is to stop; returns the exit status of the first suite that fails, else 0.
+    """Trains the unfinished runs until `stop` is set; returns the exit status of the first suite that fails, else 0.
 
     Raises:
-      KeyboardInterrupt: `stop` was set; what was trained is saved.
+      KeyboardInterrupt: `stop` was set; the training so far is saved.
     """
     progress = _Progress(parts, everything, out)
     with log.open("wb") as file:
         for part in parts:
             only = f"--only=^({'|'.join(part.runs(everything))})$"
             command = [sys.executable, "-m", part.package, f"--preset={PRESET}", f"--out={out / part.experiment}", only]
-            # A session of its own: Ctrl-C comes here alone, and the suite is told once.
+            # In a session of its own, so that Ctrl-C comes here only, and the suite is stopped once.
             suite = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
             while suite.poll() is None and not stop.wait(0.3):
                 progress.show()
@@ -42,7 +42,7 @@ def train(parts: Sequence[Part], everything: bool, out: Path, log: Path, stop: E
 
 
 class _Progress:
-    """Progress of each part, and the time left."""
+    """The progress of each part, and the time left."""
 
     def __init__(self, parts: Sequence[Part], everything: bool, out: Path):
         self._runs = {part: [Workdir(out / part.experiment / name) for name in part.runs(everything)] for part in parts}
@@ -56,7 +56,7 @@ class _Progress:
         return sum(run.summary.exists() for run in self._runs[part])
 
     def show(self) -> None:
-        """Says how far they are; without a terminal every few seconds."""
+        """Shows the progress; without a terminal every few seconds."""
         now = time.monotonic()
         if not sys.stdout.isatty() and now - self._shown < _EVERY:
             return
@@ -69,12 +69,12 @@ class _Progress:
         self._shown = now
 
     def write(self, line: str) -> None:
-        """Writes a line, on a terminal over the last."""
+        """Writes a line; on a terminal it replaces the last one."""
         terminal = sys.stdout.isatty()
         print(f"\r{line:79}" if terminal else line, end="" if terminal else "\n", flush=True)
 
     def clear(self) -> None:
-        """Takes the line off a terminal."""
+        """Removes the line from a terminal."""
         if sys.stdout.isatty():
             print(f"\r{'':79}\r", end="", flush=True)
 

@@ -1,7 +1,7 @@
 """Draws the paper's figures of the operators: `python -m scripts.paper_figures DIR`.
 
-Writes PNG and SVG files to DIR; those in results/figures are explained in its `captions.md`. Figure 4 and that of the
-relaxations are drawn from results/bench. The same code and timings give the same bytes.
+Writes PNG and SVG files to DIR; results/figures/captions.md explains them. Figure 4 and the figure of the relaxations
+show the timings in results/bench. The same code and timings give the same bytes.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures 1, 2, 3, 8 and 9: masks along a line, permutahedra, maps of the magnitude, the k-support negentropy."""
+"""Figures 1, 2, 3, 8 and 9: masks along a line, permutahedra, maps of the top-k in magnitude, k-support negentropy."""
 
 import itertools
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ from ops.norms import k_support_negentropy
 from scripts.paper_figures.style import COLUMN, HALF, HARD, SMOOTH, TEXT
 
 K = 2
-# An exponent, or None for the hard operator, and a look, by label.
+# By label, an exponent, or None for the hard operator, and a look.
 Lines = Mapping[str, tuple[float | None, Any]]
 LINES: Lines = {"hard": (None, HARD), "$p = 2$": (2.0, HALF), "$p = 4/3$": (4 / 3, SMOOTH)}
 EXPONENTS = {"1.1": 1.1, "1.2": 1.2, "4/3": 4 / 3, "1.5": 1.5, "2": 2.0}
 
 MASK_LAM = 0.6
-MASK_RANGE = (0.0, 5.0)  # all that happens, and a little before and after
+MASK_RANGE = (0.0, 5.0)  # from a little before the first change to a little after the last
 
 MAG_LAM = 0.3
 REACH = 2.0
-CUT = 0.25  # an x_2 so small that it is never selected: y_1 is all that is seen
+CUT = 0.25  # an x_2 too small to be selected, so that the cut shows y_1 alone
 
-CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])  # of e_1 (left), e_2 (right), e_3 (top)
-# From the largest to the smallest, each within the one before: weights, name, edge, face.
+CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])  # e_1 left, e_2 right, e_3 on top
+# Weights, name, edge and face of each, from the largest to the smallest; each lies within the one before.
 POLYTOPES = (
     ((1.0, 0.0, 0.0), "simplex (top-1)", "#8A6D3B", "#F7EBD5"),
     ((2 / 3, 1 / 3, 0.0), "hexagon (partial ranking)", GREY, "#D9D9D9"),
@@ -77,7 +77,7 @@ def selected(s: np.ndarray, p: float | None) -> np.ndarray:
 
 
 def broken(s: np.ndarray, y: np.ndarray, jump: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-    """Puts gaps into a line where it jumps: matplotlib would connect what is not connected."""
+    """Puts gaps into a line where it jumps, which matplotlib would connect."""
     places = np.flatnonzero(np.abs(np.diff(y)) > jump) + 1
     return np.insert(s, places, np.nan), np.insert(y, places, np.nan)
 
@@ -85,11 +85,11 @@ def broken(s: np.ndarray, y: np.ndarray, jump: float = 0.5) -> tuple[np.ndarray,
 def figure3() -> Figure:
     """Draws the relaxed top-k in magnitude as maps of one scale, and a cut through them.
 
-    The paper draws surfaces in three dimensions. On a map the region where the operator is exactly 0 has an outline,
-    and values can be read off. The cut shows whether a slope is continuous.
+    The paper draws surfaces in three dimensions. A map outlines where the operator is exactly 0, and its values can be
+    read off. The cut shows whether the slope is continuous.
     """
     points = 281
-    along = (np.arange(points) - points // 2) * (2 * REACH / (points - 1))  # exactly symmetric, for the ties to be so
+    along = (np.arange(points) - points // 2) * (2 * REACH / (points - 1))  # exactly symmetric, and so are ties
     x1, x2 = np.meshgrid(along, np.append(along, CUT))
     figure = Figure(figsize=(TEXT, 1.8), layout="constrained")
     grid = figure.add_gridspec(1, 4, width_ratios=(1, 1, 1, 1.03))
@@ -126,7 +126,7 @@ def _map(axes: Axes, along: np.ndarray, y: np.ndarray) -> AxesImage:
     image = axes.imshow(total, origin="lower", extent=extent, cmap="PuOr", vmin=-4, vmax=4, interpolation="nearest")
     levels = [level for level in np.arange(-3.5, 3.6, 0.5) if level != 0]
     axes.contour(along, along, total, levels=levels, colors="black", linewidths=0.25, linestyles="-")
-    zero = np.all(y == 0, axis=0).astype(float)  # and not two that cancel
+    zero = np.all(y == 0, axis=0).astype(float)  # both are 0, rather than cancelling
     axes.contourf(along, along, zero, levels=(0.5, 1.5), colors="none", hatches=("///////",))
     axes.contour(along, along, zero, levels=(0.5,), colors="black", linewidths=0.7)
     square, ticks = (-REACH, REACH), (-2, -1, 0, 1, 2)
@@ -136,7 +136,7 @@ def _map(axes: Axes, along: np.ndarray, y: np.ndarray) -> AxesImage:
 
 
 def figure2() -> Figure:
-    """Draws three permutahedra on one simplex, every vertex labelled on the side it lies on."""
+    """Draws three permutahedra on one simplex, and labels every vertex on the side that it lies on."""
     figure = Figure(figsize=(COLUMN, 2.85), layout="constrained")
     axes = figure.subplots()
     for w, title, edge, face in POLYTOPES:
@@ -159,7 +159,7 @@ def _label(axes: Axes, y: np.ndarray, colour: str) -> None:
     """Writes the coordinates of a vertex outside the simplex: beside it, above it, or below it."""
     first, second, third = np.round(y, 6)
     middle = first == second
-    if third == 0:  # this side is too short for all its labels in one line
+    if third == 0:  # the labels of this side do not fit in one line
         place, across, up = (0, -13 if middle else -4), "center", "top"
     elif middle:
         place, across, up = (0, 4), "center", "bottom"
@@ -223,7 +223,7 @@ def _outline(w: tuple[float, float, float], **look: Any) -> Polygon:
 
 
 def _strip(axes: Axes, margin: tuple[float, float, float]) -> None:
-    """Leaves no frame, equal scales, and room for labels: to the left and right, below, and above."""
+    """Removes the frame, makes scales equal, and leaves margins for labels at the sides, below and above."""
     sides, below, above = margin
     axes.set_axis_off()
     axes.set(aspect="equal", xlim=(-sides, 1.0 + sides), ylim=(-below, CORNERS[2, 1] + above))

@@ -18,7 +18,7 @@ from scripts.report.benchmarks import DYKSTRA, SAME, machines, name_of
 Rows = Sequence[dict[str, Any]]
 
 _SECTIONS = ("isotonic", "exactness")  # times and errors
-# Colour and marker of each way to the mask; what merely selects or sorts is thin.
+# Colour and marker of each way to the mask; thin lines only select or sort.
 _COMMON = {"markersize": 3.5, "linewidth": 1.3}
 LOOKS: dict[str, dict[str, Any]] = {
     "PAV": _COMMON | {"color": RED, "marker": "o"},
@@ -28,15 +28,15 @@ LOOKS: dict[str, dict[str, Any]] = {
     "lax.top_k": _COMMON | {"color": GREY, "marker": "", "linewidth": 1.0, "linestyle": "--"},
     "jnp.sort": _COMMON | {"color": ORANGE, "marker": "", "linewidth": 1.0, "linestyle": ":"},
 }
-_LEAST_ERROR = 2e-9  # float32 says nothing about smaller ones, and a logarithm has no 0
-_LAM = 0.1  # of the errors against n
+_LEAST_ERROR = 2e-9  # below this float32 tells nothing, and 0 has no logarithm
+_LAM = 0.1  # the lam of the errors against n
 
 
 def figure4(bench: Path) -> Figure:
     """Draws three panels for each machine: time and error against the length of a row, and Dykstra's error over lam.
 
     Args:
-      bench: the directory with a JSON file a machine, of which sections `isotonic` and `exactness` are drawn.
+      bench: a directory with a JSON file for each machine, whose sections `isotonic` and `exactness` are drawn.
 
     Raises:
       UsageError: no machine has both sections.

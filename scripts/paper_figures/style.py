@@ -1,15 +1,15 @@
-"""The style sheet of the paper's figures: that of all figures, at the sizes of a printed page."""
+"""The style sheet of the paper's figures: the style of all figures at the sizes of a printed page."""
 
 from typing import Any
 
 from experiments.core.report.style import BLUE, GREEN, RED, STYLE
 
-# Inches: a column of the paper, and its full text.
+# The width of a column of the paper and of its text, in inches.
 COLUMN, TEXT = 3.3, 6.8
 DPI = 300
 
-# Hard, differentiable almost everywhere, differentiable: the paper's colours, and dashes that tell them apart without.
-# The hard operator lies beneath the others, and is wide enough to be seen there.
+# The looks of operators: hard, differentiable almost everywhere, differentiable. The colours are the paper's; dashes
+# tell the lines apart without them. The hard operator is wide enough to be seen beneath the others.
 HARD: Any = {"color": BLUE, "linestyle": "-", "linewidth": 3.5, "alpha": 0.4}
 HALF: Any = {"color": RED, "linestyle": "--", "linewidth": 1.4}
 SMOOTH: Any = {"color": GREEN, "linestyle": "-", "linewidth": 1.4}

@@ -1,1 +1,1 @@
-"""Every relaxed top-k mask of `ops` under one protocol: what it is like, what its gradient is worth, what it costs."""
+"""Every relaxed top-k mask of `ops` under one protocol: its properties, the quality of its gradient, its cost."""

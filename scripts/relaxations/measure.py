@@ -1,9 +1,9 @@
 """The section ``relaxations`` of the benchmarks: masks and gradients, times and memory, nearest neighbours.
 
-Masks and gradients: rows of 400 standard normal scores, k = 28, and the derivative of a random sum of the mask. What
-the gradient should be is known: that of the same sum of a hard mask, in the mean over Gaussian noise of the same width.
-It is estimated from many samples, each of which is smoothed in the noise of one entry (``noisy``). What a gradient is
-worth is told by how much a hard mask gains from a step along it. Nearest neighbours: ``neighbours``.
+Masks and gradients: rows of 400 standard normal scores, k = 28, and the derivative of a random sum of the mask. The
+gradient has a reference: that of the same sum of a hard mask in the mean over Gaussian noise of the same width,
+estimated from many samples, each smoothed in the noise of one entry (``noisy``). The quality of a gradient is how much
+a hard mask gains by a step along it. ``neighbours`` has the nearest neighbours.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from scripts.relaxations.methods import RELAXATIONS, Mask, noise_of, strength_of
 
 WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0)
 WIDTH = 0.1
-"""That of the tables and of the times."""
+"""The width of the tables and the times."""
 _ROWS = Shape(64, 400, 28)
 _REFERENCE_SAMPLES = 1000
 _STEP = 1.0  # Euclidean length of the step whose gain is measured
 _TIMED = (Shape(64, 400, 28), Shape(1, 10_000, 1000), Shape(1, 1_000_000, 100_000))
-_MOST_PAIRS = 10**9  # k n of a row, of what takes so many operations
+_MOST_PAIRS = 10**9  # the largest k n of a row for masks that take k n operations
 
 
 def group(scale: str) -> Group:
-    """Cases: masks and gradients of each relaxation, nearest neighbours with each, and last the times at each size."""
+    """Returns the cases: masks and gradients by width, nearest neighbours by relaxation, and times by size."""
     small = scale == "small"
     shape, samples = (Shape(4, 50, 5), 200) if small else (_ROWS, _REFERENCE_SAMPLES)
     widths = (0.1, 0.3) if small else WIDTHS
@@ -62,10 +62,10 @@ def group(scale: str) -> Group:
 
 
 def noisy(x: Array, k: int, sigma: Array, samples: int) -> Array:
-    """The hard top-k mask of ``x [..., n]`` in the mean over Gaussian noise, differentiable.
+    """Returns the mean of the hard top-k mask of ``x [..., n]`` over Gaussian noise, differentiable.
 
-    An entry is selected if, with its noise, it exceeds the k-th largest of the others, with theirs. Given these, that
-    has a probability, whose derivative is that of the mask, in the mean.
+    An entry is selected if, with its noise, it exceeds the k-th largest of the others with theirs. Given the others,
+    this event has a probability; the derivative of its mean is that of the mask.
     """
 
     def one(total: Array, key: Array) -> tuple[Array, None]:
@@ -86,7 +86,7 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
     _, reference = of_noise(x, weights, shape.k, jnp.float32(noise_of(width)))
 
     def gain(gradient: Array) -> Array:
-        """Of a hard mask's weighted sum, from a step along the gradient, by row."""
+        """Returns by row what the weighted sum of a hard mask gains by a step along the gradient."""
         length = jnp.linalg.norm(gradient, axis=-1, keepdims=True)
         moved = x + _STEP * gradient / jnp.where(length > 0, length, 1.0)
         return jnp.sum(weights * (ops.hard_topk_mask(moved, shape.k) - hard), axis=-1)
@@ -133,7 +133,7 @@ def _with_gradient(mask: Mask) -> Callable[..., tuple[Array, Array]]:
 
 
 def _times(shape: Shape, budget: Budget, contest: Contest) -> Found:
-    """Quartiles of mask, and of value and gradient, and the temporary memory that the compiler plans for each."""
+    """Times each mask and its value with gradient; returns quartiles, and the temporary memory of the programs."""
     inputs = draw(shape)
     x, weights = jnp.asarray(inputs.x), jnp.asarray(inputs.weights)
     calls, memory, left_out = {}, {}, {}

@@ -1,8 +1,8 @@
-"""The masks that are compared, and the one unit in which the strength of each is measured: the width of its step.
+"""The masks that are compared, and the common unit of their strengths: the width of a mask's step.
 
-Every relaxation has a strength, in units of its own. Its width is how far one entry has to move through the threshold
-for its mask to rise from 1/4 to 3/4, while the others stay where they are: at the quantiles of a standard normal. That
-of a mask in the mean over Gaussian noise is known, if one neglects how the noise of the others moves the threshold.
+Every relaxation has a strength in a unit of its own. The width is how far one entry has to move through the threshold
+for its mask to rise from 1/4 to 3/4, while the others stay at the quantiles of a standard normal. For the mean over
+Gaussian noise the width is known, if one neglects that the noise of the others moves the threshold.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import ops
 from ops import baselines
 
 SAMPLES = 100
-"""Noisy masks that the perturbed one is the mean of."""
+"""The number of noisy masks in the mean of the perturbed one."""
 _POSITIONS = 161
-_STEPS = 16  # of the bisection, in the logarithm of the strength
+_STEPS = 16  # steps of the bisection in the logarithm of the strength
 
 _QUARTILE = statistics.NormalDist().inv_cdf(0.75)
 
@@ -36,9 +36,9 @@ class Relaxation:
     """A relaxed mask.
 
     Attributes:
-      mask: of rows, with a strength.
-      is_random: whether it is a mean over noise.
-      all_pairs: whether it takes k n operations, so that a long row is out of reach.
+      mask: takes rows, k and a strength.
+      is_random: whether the mask is a mean over noise.
+      all_pairs: whether it takes k n operations, too many for a long row.
     """
 
     mask: Mask
@@ -47,7 +47,7 @@ class Relaxation:
 
 
 def perturbed(samples: int, key: Array | None = None) -> Mask:
-    """The mean of ``samples`` noisy masks, with the noise of a key, or always the same."""
+    """Returns the mean of ``samples`` noisy masks, with the noise of ``key``, or always with the same noise."""
 
     def mask(x: Array, k: int, strength: Array) -> Array:
         noise = jax.random.key(0) if key is None else key
@@ -79,16 +79,16 @@ RELAXATIONS: dict[str, Relaxation] = {
 
 
 def noise_of(width: float) -> float:
-    """The standard deviation of the noise with which a hard mask has a width, in the mean."""
+    """Returns the standard deviation of the noise with which the mean of a hard mask has a width."""
     return width / (2 * _QUARTILE)
 
 
 @functools.cache
 def strength_of(name: str, n: int, k: int, width: float) -> float:
-    """The strength at which a relaxation of the top ``k`` of ``n`` has a width, found by bisection.
+    """Finds by bisection the strength at which a relaxation of the top ``k`` of ``n`` has a width.
 
     Raises:
-      ValueError: no strength from 1e-5 to 1e5 has it.
+      ValueError: no strength from 1e-5 to 1e5 has that width.
     """
     if RELAXATIONS[name].is_random:
         return noise_of(width)

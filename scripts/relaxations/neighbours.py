@@ -1,9 +1,9 @@
 """Learning a distance for nearest neighbours: a task in which a selection stands between parameters and loss.
 
-A linear map of an image's pixels is learned such that the votes of the 9 nearest of 1,000 images are right: what is
-minimised is the squared error of the votes, which the relaxed mask of the distances, in units of their spread, weighs.
-The width of the mask is chosen on images held out of training. Then the map is learned again with other seeds, and a
-hard classifier, which counts the 9 nearest alike, is tested on the test images.
+A linear map of an image's pixels is learned such that the 9 nearest of 1,000 images vote for its label. Training
+minimises the squared error of the votes, which are weighed by the relaxed mask of the distances, in units of their
+spread. The width of the mask is chosen on images held out of training. Then the map is learned again with other seeds,
+and a hard classifier, which gives each of the 9 nearest one vote, is tested on the test images.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from scripts.bench.timing import Contest
 from scripts.relaxations.methods import RELAXATIONS, Mask, perturbed, strength_of
 
 UNTRAINED = "before learning"
-"""The map that is learned from, with its seeds."""
+"""The name of the map that learning begins with."""
 
 
 class Settings(NamedTuple):
-    """Images, network and training; seeds that choose and seeds that are reported."""
+    """Data, network and training, the seeds that choose a width, and the final seeds that are reported."""
 
     data: str = "mnist"
     neighbours: int = 9
@@ -43,7 +43,7 @@ class Settings(NamedTuple):
     widths: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     choosing: tuple[int, ...] = (100, 101, 102)
     final: tuple[int, ...] = tuple(range(10))
-    perturbed_samples: int = 10  # few, as training takes thousands of masks
+    perturbed_samples: int = 10  # few, because training takes thousands of masks
 
 
 SMALL = Settings("digits", base=100, held_out=300, steps=2, widths=(0.3,), choosing=(100,), final=(0, 1))
@@ -55,8 +55,7 @@ class _Images(NamedTuple):
 
 
 def measure(name: str, settings: Settings, contest: Contest) -> Found:
-    """Test error in percent by seed, at the width that is best on validation; that of every width there."""
-    del contest
+    """Returns the test error in percent by seed, at the width that is best on validation, and all errors there."""
     base, training, validation, test = _data(settings)
 
     @jax.jit
@@ -74,7 +73,7 @@ def measure(name: str, settings: Settings, contest: Contest) -> Found:
         return {"neighbours": {name: {"test_error": interval(found)}}}
 
     def mask_of(key: Array) -> Mask:
-        """With noise of its own in each step, where there is noise."""
+        """Returns the mask of a step; a random one has the noise of the step's key."""
         relaxation = RELAXATIONS[name]
         return perturbed(settings.perturbed_samples, key) if relaxation.is_random else relaxation.mask
 
@@ -91,11 +90,11 @@ def measure(name: str, settings: Settings, contest: Contest) -> Found:
 
 
 def _data(settings: Settings) -> tuple[_Images, _Images, _Images, _Images]:
-    """The images to be compared with, and those to learn, to choose and to test by; disjoint, as they come."""
+    """Returns the images to compare with, to train, to validate and to test on: disjoint, in their given order."""
     source = sources.digits() if settings.data == "digits" else sources.from_tfds(settings.data, None, download=False)
     parts = []
     for split in (source.train, source.test):
-        assert isinstance(split, InMemory)  # which small images are
+        assert isinstance(split, InMemory)  # small images are in memory
         examples = split.arrays
         pixels = examples["image"].reshape(len(split), -1).astype(np.float32) / 255.0
         parts.append((pixels, examples["label"].astype(np.int32)))
@@ -115,14 +114,14 @@ def _data(settings: Settings) -> tuple[_Images, _Images, _Images, _Images]:
 
 
 def _scores(projection: Array, queries: Array, base: Array) -> Array:
-    """Minus the squared distances, in units of their spread around a query, ``[queries, base]``."""
+    """Returns minus the squared distances in units of their spread around a query, ``[queries, base]``."""
     a, b = queries @ projection, base @ projection
     distances = jnp.sum(a**2, axis=1, keepdims=True) - 2.0 * a @ b.T + jnp.sum(b**2, axis=1)[None]
     return -distances / lax.stop_gradient(distances.std(axis=1, keepdims=True))
 
 
 def _drawn(seed: int | Array, base: _Images, settings: Settings) -> Array:
-    """The map before learning."""
+    """Returns the map before learning."""
     size = base.pixels.shape[1]
     return jax.random.normal(jax.random.key(seed), (size, settings.features)) / size**0.5
 
@@ -135,7 +134,7 @@ def _learned(
     seed: int | Array,
     strength: Array,
 ) -> Array:
-    """The map after learning."""
+    """Returns the map after learning."""
     optimizer = optax.adam(settings.learning_rate)
     targets = jax.nn.one_hot(base.labels, 10)
 

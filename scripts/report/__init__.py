@@ -1,4 +1,4 @@
-"""The answers of the committed results, a line a claim of the paper, and the tables of the READMEs."""
+"""Answers to the claims of the paper from the committed results, and the tables of the READMEs."""
 
 from pathlib import Path
 

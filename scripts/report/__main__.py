@@ -1,6 +1,6 @@
 """Judges every claim of the paper by the results in a directory: `python -m scripts.report DIR`.
 
-Prints a line a claim. Where DIR is `results`, the tables of the READMEs are made again, too; the same results give the
+Prints a line for each claim. If DIR is `results`, it also writes the tables of the READMEs; the same results give the
 same bytes.
 """
 
@@ -12,7 +12,7 @@ from scripts.report import RESULTS, claims, readme
 
 
 def make(directory: Path) -> None:
-    """Prints the answers; of the committed results it writes the READMEs."""
+    """Prints the answers; for the committed results it also writes the tables of the READMEs."""
     findings = []
     for claim in claims.CLAIMS:
         findings.append(claim.find(directory))
@@ -20,7 +20,7 @@ def make(directory: Path) -> None:
     if directory.resolve() == RESULTS:
         answers = readme.claims_table(claims.CLAIMS, findings)
         for changed in readme.update(directory, readme.blocks(directory) | {"claims": answers}):
-            print(f"the tables of {changed} are new", flush=True)
+            print(f"new tables in {changed}", flush=True)
 
 
 if __name__ == "__main__":

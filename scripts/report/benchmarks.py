@@ -1,6 +1,6 @@
-"""Findings on times, from the benchmarks on whatever hardware they were run, accelerators first; and their tables.
+"""Findings on times, from the benchmarks of an accelerator if there are any, else of a CPU; and tables of two machines.
 
-Every machine has a file in results/bench, in which every benchmark has a section. The READMEs show two machines.
+Each machine has a file in results/bench, and each benchmark a section of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from experiments.core.report.markdown import grid
 
 Rows = Sequence[dict[str, Any]]
 
-SAME = 1e-3  # the largest error of an entry with which a mask counts as exact
-DYKSTRA = "Dykstra, 100 iterations"  # as many as in the paper
+SAME = 1e-3  # a mask counts as exact if no entry has a larger error
+DYKSTRA = "Dykstra, 100 iterations"  # the paper's number
 _PAPER_LAM = 1e-4  # the only one that the paper states
 _LAM_IN_USE = 0.1  # the least that validation chose for a router with a constant lam
-# The paper's seconds of a step relative to one with cross-entropy, and hours relative to those with the hard router.
+# The paper's times: a step relative to one with cross-entropy, and training relative to the hard router's.
 _PAPER_LOSSES = {"top-3, p = 2": 9.7 / 9.5, "top-3, p = 4/3": 10 / 9.5}
 _PAPER_ROUTER = 15 / 10
 
-RECORD, GPU = "cpu-amd-epyc-2c.json", "gpu-nvidia-h200.json"  # of the machines whose timings the READMEs show
+RECORD, GPU = "cpu-amd-epyc-2c.json", "gpu-nvidia-h200.json"  # the machines whose timings the READMEs show
 _BASELINE = "lax.top_k"
-# Columns of the masks, each a contestant with its mode; jaxopt knows p = 2 alone.
+# Columns of the table of masks, and the contestant and mode of each; jaxopt has p = 2 only.
 _MASKS = (
     ("`topk_mask`, p = 2", "topk_mask p=2 forward"),
     ("with gradient", "topk_mask p=2 forward+backward"),
@@ -33,15 +33,15 @@ _MASKS = (
     ("torch.topk", "torch.topk forward"),
 )
 _HEADER = ["batch, n, k", *(name for name, _ in _MASKS)]
-_ON_CPU, _ON_GPU = range(6), (0, 1, 2, 3, 5, 6)  # columns of the tables
-# Its rows; those of 1e7 are as those of 1e6.
+_ON_CPU, _ON_GPU = range(6), (0, 1, 2, 3, 5, 6)  # the columns of each table
+# The rows of the short table; rows of 1e7 entries behave like those of 1e6.
 SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
-_SIZES = (100, 1000, 10**4, 10**5)  # of the solvers
+_SIZES = (100, 1000, 10**4, 10**5)  # entries of a row in the table of solvers
 _ADVICE = "put back a copy of it, or make it again"
 
 
 def machines(bench: Path) -> list[dict[str, Any]]:
-    """The benchmarks of each machine that has a file in a directory."""
+    """Returns the benchmarks of each machine that has a file in a directory."""
     return [read_object(path, _ADVICE) for path in sorted(bench.glob("*.json"))]
 
 
@@ -52,7 +52,7 @@ def name_of(record: Numbers) -> str:
 
 
 def runtime(results: Path) -> Finding | None:
-    """Dykstra's algorithm against PAV, at every size that both were timed at."""
+    """Judges whether Dykstra's algorithm is faster than PAV, at every size for which both were timed."""
 
     def judge(record: Numbers) -> Verdict:
         medians = {(row["way"], row["n"], row["k"]): row["median_ms"] for row in record["rows"]}
@@ -68,7 +68,7 @@ def runtime(results: Path) -> Finding | None:
 
 
 def losses(results: Path) -> Finding | None:
-    """The time that the losses take by themselves, over that of a step of fine-tuning ViT-B/16 at 384 pixels."""
+    """Judges the time that the top-3 losses add to a step of fine-tuning ViT-B/16 at 384 pixels."""
 
     def judge(record: Numbers) -> Verdict:
         extra = {name: record["losses"][name]["one_plus_extra_over_step"] for name in _PAPER_LOSSES}
@@ -79,9 +79,9 @@ def losses(results: Path) -> Finding | None:
 
 
 def routers(results: Path) -> Finding | None:
-    """The time of a step over that with the hard router.
+    """Judges the time of a step relative to one with the hard router.
 
-    On CPUs the time that the routers take alone counts, as whole steps differ by more than that from one to the next.
+    On CPUs the time of the routers alone counts, because whole steps vary by more than that.
     """
 
     def judge(record: Numbers) -> Verdict:
@@ -93,7 +93,7 @@ def routers(results: Path) -> Finding | None:
 
 
 def convergence(results: Path) -> Finding | None:
-    """The output of Dykstra's algorithm after a hundred iterations, by lam at every size."""
+    """Judges whether a hundred iterations of Dykstra's algorithm are exact, by lam at every size."""
     record = _first(results, "exactness")
     if record is None:
         return None
@@ -111,7 +111,7 @@ def convergence(results: Path) -> Finding | None:
 
 
 def _timed(results: Path, benchmark: str, judge: Callable[[Numbers], Verdict], **papers: Any) -> Finding | None:
-    """The verdict on a benchmark, as stated if it was made on an accelerator and with the paper's settings."""
+    """Returns the finding of a benchmark: as stated if it ran on an accelerator with the paper's settings."""
     record = _first(results, benchmark)
     if record is None:
         return None
@@ -120,7 +120,7 @@ def _timed(results: Path, benchmark: str, judge: Callable[[Numbers], Verdict], *
 
 
 def _first(results: Path, benchmark: str) -> Any:
-    """The record of a benchmark on an accelerator, else on a CPU, else None: the paper's hardware comes first."""
+    """Returns the record of a benchmark on an accelerator, the paper's hardware, else on a CPU, else None."""
     records = [machine[benchmark] for machine in machines(results / "bench") if benchmark in machine]
     return min(records, key=lambda record: not _on_accelerator(record), default=None)
 
@@ -130,7 +130,7 @@ def _on_accelerator(record: Numbers) -> bool:
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """Returns the lines of each table, by its name."""
+    """Returns the lines of each table, by the name of its block."""
     machine, gpu = (read_object(results / "bench" / name, _ADVICE) for name in (RECORD, GPU))
     times, errors = machine["isotonic"], machine["exactness"]["rows"]
     full = {row[0]: row for row in map(_masks, machine["masks"]["cases"])}
@@ -146,23 +146,23 @@ def blocks(results: Path) -> dict[str, list[str]]:
 
 
 def _masks(case: dict[str, Any]) -> list[str]:
-    """The row of a shape: times over that of the baseline."""
+    """Returns the row of a shape: times relative to the baseline's."""
     timed = [row for row in case["results"] if row["status"] == "timed"]
     ratios = {f"{row['contestant']} {row['mode']}": f"{row['ratio_to'][_BASELINE]:.2g}" for row in timed}
     return [f"{case['batch']}, {case['n']}, {case['k']}", *(ratios.get(key, "-") for _, key in _MASKS)]
 
 
 def _single_row(times: Rows, lam: float) -> list[str]:
-    """The row of short vectors, one at a time, where the mask takes longer than the baseline."""
+    """Returns the row of single short vectors, for which the mask takes longer than the baseline."""
     medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
     ratios = {n: median / medians[_BASELINE, n] for (way, n), median in medians.items() if way == "scalar equation"}
     slower = {n: ratio for n, ratio in ratios.items() if ratio > 1}
-    range_ = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
-    return [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", range_, *["-"] * (len(_MASKS) - 1)]
+    slowdown = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
+    return [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", slowdown, *["-"] * (len(_MASKS) - 1)]
 
 
 def _solvers(times: Rows, errors: Rows) -> list[str]:
-    """Shows median milliseconds of every way to the mask, and its largest error at any size up to the last."""
+    """Returns the lines of median milliseconds for each way to the mask, and its largest error up to the last size."""
     rows = []
     for way in dict.fromkeys(row["way"] for row in times):
         medians = {row["n"]: f"{row['median_ms']:.2g}" for row in times if row["way"] == way}

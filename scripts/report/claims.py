@@ -1,4 +1,4 @@
-"""Every claim of the paper that runs or timings can test, and where ours are found; comments have the paper's words."""
+"""Every claim of the paper that runs or timings can test; a comment tells what the paper says and where."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +17,8 @@ class Claim(NamedTuple):
 
     Attributes:
       short: the claim in a few words.
-      find: reads our side from the directory of results; None where they hold nothing on it.
-      page: the directory in the repository whose README tells our side in full.
+      find: returns our answers, given the directory of results; None if they hold nothing on the claim.
+      page: the directory in the repository whose README has the details.
     """
 
     short: str

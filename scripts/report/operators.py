@@ -1,4 +1,4 @@
-"""Findings on the operators, which need no results: they are computed here, in float64."""
+"""Findings on the operators: computed here in float64, without any results."""
 
 import functools
 from pathlib import Path
@@ -16,7 +16,7 @@ _HERE, _COUNTEREXAMPLE = "computed here", "a counterexample"
 
 
 def sparsity(_: Path) -> Finding:
-    """Exact zeros of the mask for p = 2 and 4/3, and its sum."""
+    """Judges whether most entries of the mask are exactly 0, for p = 2 and 4/3."""
     with jax.enable_x64(True):
         masks = np.stack([jax.jit(functools.partial(topk_mask, k=_K, lam=_LAM, p=p))(_normal()) for p in (2.0, 4 / 3)])
     nonzero = (masks != 0).sum(axis=-1)
@@ -26,11 +26,11 @@ def sparsity(_: Path) -> Finding:
 
 
 def smoothness(_: Path) -> Finding:
-    """Jumps of the derivative of the mask for p = 4/3, where an entry leaves 0 and where it reaches 1.
+    """Judges whether the mask for p = 4/3 is differentiable where an entry leaves 0 and where it reaches 1.
 
     The masks are those of (s, 1, 1), k = 1, and (s, 0, 0), k = 2, at lam = 1.
     """
-    half = 0.5 ** (4 / 3 - 1)  # the gap of an entry selected by half, as two others are
+    half = 0.5 ** (4 / 3 - 1)  # how far above the threshold an entry is that is selected by half
     with jax.enable_x64(True):
         slope = jax.jit(jax.jacfwd(lambda s, rest, k: topk_mask(jnp.stack([s, rest, rest]), k, p=4 / 3, lam=1.0)[0]))
         jump = max(
@@ -41,7 +41,7 @@ def smoothness(_: Path) -> Finding:
 
 
 def error_bound(_: Path) -> Finding:
-    """The error of the relaxed top-k in magnitude over its bound, for p = 2 and lam so small that nothing is pooled."""
+    """Judges the error of the relaxed top-k in magnitude by its bound, for p = 2 and a lam too small for pooling."""
     lam = 1e-4
     with jax.enable_x64(True):
         x = _normal()
@@ -51,9 +51,9 @@ def error_bound(_: Path) -> Finding:
 
 
 def loss_is_bounded(_: Path) -> Finding:
-    """How the top-3 loss changes when all logits fall by 100: a Fenchel-Young loss is never negative.
+    """Judges whether the top-3 loss is a Fenchel-Young loss, which is never negative, by lowering all logits by 100.
 
-    The one-hot target is the paper's, the smooth one lies inside the polytope.
+    The paper's target is one-hot; the smooth one lies inside the polytope.
     """
 
     def verdict(kind: Literal["one_hot", "smooth"]) -> Verdict:

@@ -1,4 +1,4 @@
-"""The blocks of the READMEs that are made of the results, each between two comments that name it."""
+"""The tables of the READMEs that follow from results: blocks, each between two comments that name it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """Returns the lines of all blocks but the claims', by name: every room of results makes its own."""
+    """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    for room in (benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
-        made |= room.blocks(results)
+    for report in (benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
+        made |= report.blocks(results)
     return made
 
 
 def update(results: Path, made: Mapping[str, Sequence[str]]) -> list[Path]:
-    """Writes blocks, lines by name, into all READMEs that name them; returns the paths of those that changed."""
+    """Writes blocks into all READMEs that name them; returns the paths of the changed ones."""
     changed = []
     root = results.parent
     for path in (root / "README.md", root / "ops" / "README.md", *sorted(results.rglob("README.md"))):
@@ -41,10 +41,10 @@ def update(results: Path, made: Mapping[str, Sequence[str]]) -> list[Path]:
 
 
 def fill(text: str, made: Mapping[str, Sequence[str]]) -> str:
-    """Returns the text, each block between `<!-- NAME: ... -->` and `<!-- end of NAME -->` written again.
+    """Returns the text with new lines in each block, from `<!-- NAME: ... -->` to `<!-- end of NAME -->`.
 
     Raises:
-      UsageError: the text has a block that nobody makes, whose numbers would go out of date.
+      UsageError: no report makes a block of the text, so its numbers would go out of date.
     """
 
     def again(found: re.Match[str]) -> str:
@@ -62,13 +62,13 @@ def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) ->
 
 
 def claim_row(claim: Claim, finding: Finding | None) -> str:
-    """Writes the claim, linked to where it is told in full, two answers, and what they were measured on."""
+    """Returns the row of a claim: a link to its page, two answers, and what they were measured on."""
     cells = [_answer(finding.as_stated), _answer(finding.tuned), finding.on] if finding else ["not measured", "-", "-"]
     return line([f"[{claim.short}]({claim.page})", *(cell.replace("|", r"\|") for cell in cells)])
 
 
 def _answer(verdict: Verdict | None) -> str:
-    """Writes `**yes**: 5.07 ± 0.07 points`, in which no line ends within the number."""
+    """Writes `**yes**: 5.07 ± 0.07 points`, with no-break spaces within the number."""
     if verdict is None:
         return "-"
     number = verdict.number.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")

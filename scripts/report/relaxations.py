@@ -1,4 +1,4 @@
-"""Every relaxation under one protocol: the tables of results/relaxations, and the figure."""
+"""The tables and the figure of results/relaxations: every relaxed mask under one protocol."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from scripts.report.benchmarks import RECORD
 
 SECTION = "relaxations"
 REFERENCE = "relaxed, p = 2"
-# Of each relaxation, colour and dashes in the figure, and its name in `config.mask.name`; none where it is not trained.
+# The colour and dashes of each relaxation, and its `config.mask.name` in pruning; empty if it was not pruned with.
 LOOKS = {
     REFERENCE: ((RED, "-"), "relaxed_p2"),
     "relaxed, p = 3/2": ((ORANGE, "-"), "relaxed_p3_2"),
@@ -30,13 +30,13 @@ LOOKS = {
     "NeuralSort": ((BLACK, "-."), ""),
     "perturbed, 100 samples": ((GREY, ":"), "perturbed"),
 }
-_PANELS = {  # of a row's field: the label of its axis, and whether that is logarithmic
+_PANELS = {  # by field of a row: the label of its axis, and whether the axis is logarithmic
     "distance": ("distance to the hard mask", True),
     "not_zero": ("entries that are not 0, of {n}", True),
     "cosine": ("gradient: cosine to that of noise", False),
     "gain": ("gain of a hard mask from a step", False),
 }
-# Of nearest neighbours: recorded with the same noise in every step, with which nothing is learned.
+# Left out of nearest neighbours: the record has the same noise in every step, so nothing was learned.
 _LEFT_OUT = ("perturbed, 100 samples",)
 _ADVICE = "put back a copy of it, or make it again"
 Rows = Sequence[dict[str, Any]]
@@ -48,7 +48,7 @@ def _section(directory: Path) -> dict[str, Any]:
 
 
 def blocks(directory: Path) -> dict[str, list[str]]:
-    """Returns the lines of each table, by its name, of the results in a directory."""
+    """Returns the lines of each table, by the name of its block, from the results in a directory."""
     section = _section(directory)
     shown = [row for row in section["masks"] if row["width"] == section["settings"]["width"]]
     return {
@@ -60,18 +60,8 @@ def blocks(directory: Path) -> dict[str, list[str]]:
 
 
 def _masks(rows: Rows) -> list[str]:
-    header = ["mask", "entries not 0", "largest entry", "sum minus k", "distance to hard"]
-    cells = (
-        [
-            row["relaxation"],
-            f"{row['not_zero']:.1f}",
-            f"{row['largest']:.2f}",
-            f"{row['sum_error']:.1g}",
-            f"{row['distance']:.3f}",
-        ]
-        for row in rows
-    )
-    return grid(header, cells, text=1)
+    cells = ([row["relaxation"], f"{row['not_zero']:.1f}", f"{row['distance']:.3f}"] for row in rows)
+    return grid(["mask", "entries not 0", "distance to hard"], cells, text=1)
 
 
 def _gradients(rows: Rows) -> list[str]:
@@ -84,7 +74,7 @@ def _gradients(rows: Rows) -> list[str]:
 
 
 def _times(rows: Rows) -> list[str]:
-    """Times over those of the reference, at the least and the largest size, and memory at that."""
+    """Returns the lines of times relative to the reference, at the smallest and largest size, and of memory there."""
     shapes = list(dict.fromkeys((row["batch"], row["n"], row["k"]) for row in rows))
     found = {(row["batch"], row["n"], row["k"], row["what"]): row for row in rows}
     ends = [(shape, mode) for shape in (shapes[0], shapes[-1]) for mode in ("forward", "forward+backward")]
@@ -101,7 +91,7 @@ def _times(rows: Rows) -> list[str]:
 
 
 def _tasks(neighbours: dict[str, Any], directory: Path) -> list[str]:
-    """Test errors of both tasks, each beside its difference from the reference, paired by seed."""
+    """Returns the lines of test errors in both tasks, each with its difference from the reference, paired by seed."""
     pruned = {run.name: run.final("hardened_error") for run in results.load(directory)[0] if "/" not in run.name}
     nearest = {name: one["test_error"]["per_seed"] for name, one in neighbours.items() if name not in _LEFT_OUT}
     others = {"before learning": ("before learning", ""), "no gradient of the mask": ("", "hard")}
@@ -125,7 +115,7 @@ def _difference(values: Sequence[float | None], reference: Sequence[float | None
 
 
 def figure(directory: Path) -> Figure:
-    """Draws distance, sparsity, and what the gradient is worth, of each relaxation against the width of its step."""
+    """Draws distance, sparsity and quality of the gradient of each relaxation against the width of its step."""
     section = _section(directory)
     drawn = Figure(figsize=(6.8, 5.4), layout="constrained")
     drawn.subplots(2, 2, sharex=True)

@@ -88,7 +88,6 @@ def _on_cpus(config):
         ({"router.score": "both"}, r"config\.router\.score='both' .* one of gates, logits"),
         ({"router.p": 1.5, "router.dykstra": 10}, r"config\.router\.p=1\.5 .* 2 with router\.dykstra"),
         ({"router.name": "hard", "router.capacity": 40}, r"config\.router\.capacity=40 .* k=28, or 0"),
-        ({"router.name": "unbounded", "router.capacity": 40}, r"config\.router\.capacity=40 .* 0: its buffers hold"),
         ({"router.name": "straight_through", "router.dykstra": 9}, r"config\.router\.dykstra=9 .* 0 for .*straight_"),
         ({"router.name": "balanced", "router.limit": 2.0}, r"config\.router\.limit=2\.0 .* at least 2\.24: 32 experts"),
         ({"router.name": "balanced", "router.hard_after": 0.9}, r"config\.router\.hard_after=0\.9 .* 1: a plan needs"),

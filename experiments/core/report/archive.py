@@ -1,8 +1,8 @@
 """Archives: the finished runs of a directory in two files, `runs.jsonl` and, where runs have arrays, `arrays.npz`.
 
 A line of `runs.jsonl` is a run: its name below the directory, config, environment, summary, and all of its rows. The
-rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary goes on telling whether they are whole.
-`arrays.npz` holds the arrays of all runs under RUN/FILE/ARRAY, as in `final-xent/examples/correct`.
+rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary still tells whether they are whole.
+`arrays.npz` holds the arrays of all runs under RUN/FILE/ARRAY, such as `final-xent/examples/correct`.
 """
 
 import json
@@ -19,15 +19,15 @@ from experiments.core.record.files import write_atomically, write_compressed
 RUNS, ARRAYS = "runs.jsonl", "arrays.npz"
 _ADVICE = "put back a copy of it, or archive its runs again"
 
-Record = dict[str, Any]  # name, config, environment, summary and rows of a run, as they read back from JSON
-Arrays = Mapping[str, Mapping[str, np.ndarray]]  # by the stem of their file in a workdir, and by their own name
+Record = dict[str, Any]  # a run as JSON: name, config, environment, summary and rows
+Arrays = Mapping[str, Mapping[str, np.ndarray]]  # the arrays of a run by file (`examples`, `params`) and by name
 
 
 def read(directory: Path) -> Iterator[tuple[Record, Arrays]]:
-    """Yields the runs that are archived in `directory` itself, in the order of the file; none without an archive.
+    """Yields the runs archived in `directory` itself, in the order of the file; none without an archive.
 
     Raises:
-      DamagedError: a line is no run, or the arrays cannot be read.
+      DamagedError: a line is not a run, or the arrays cannot be read.
     """
     path = directory / RUNS
     if not path.is_file():
@@ -39,22 +39,21 @@ def read(directory: Path) -> Iterator[tuple[Record, Arrays]]:
             name = record["name"]
             missing = {"config", "environment", "summary", "rows"} - record.keys()
         except (ValueError, TypeError, KeyError) as error:
-            raise DamagedError(path, f"line {number} is no run", _ADVICE) from error
+            raise DamagedError(path, f"line {number} is not a run", _ADVICE) from error
         if missing:
             raise DamagedError(path, f"line {number} is a run without its {min(missing)}", _ADVICE)
         yield record, arrays.get(name, {})
 
 
 def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
-    """Writes the runs of `directory`, by name; returns the paths of the files, which the same runs give to the byte."""
+    """Writes an archive of runs to `directory`; returns the paths of its files. The same runs give the same bytes."""
     directory.mkdir(parents=True, exist_ok=True)
     lines: list[str] = []
     arrays: dict[str, np.ndarray] = {}
-    for record, its in sorted(runs, key=lambda run: run[0]["name"]):
+    for record, files in sorted(runs, key=lambda run: run[0]["name"]):
         lines.append(json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n")
-        arrays |= {
-            f"{record['name']}/{file}/{name}": array for file, of_file in its.items() for name, array in of_file.items()
-        }
+        for file, its in files.items():
+            arrays |= {f"{record['name']}/{file}/{name}": array for name, array in its.items()}
     written = [directory / RUNS]
     if arrays:
         written.append(directory / ARRAYS)
@@ -64,7 +63,7 @@ def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
 
 
 def _read_arrays(path: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-    """The arrays of a file by run, by the file that they were in, and by name."""
+    """Returns the arrays of `arrays.npz` by run, file and name."""
     found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     if path.is_file():
         try:

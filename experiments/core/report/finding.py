@@ -1,4 +1,4 @@
-"""Findings: our two answers to a claim of the paper, by one rule."""
+"""Findings: our two answers to a claim of the paper, at its settings and at ours, by one rule."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -8,11 +8,11 @@ from experiments.core.report.markdown import plus_minus
 Numbers = dict[str, Any]
 Answer = Literal["yes", "no", "mixed", "not possible here"]
 
-PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # what claims are measured on
+PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # values of `Finding.on`
 
 
 class Verdict(NamedTuple):
-    """An answer, and one number for it: of the paper's own variant, or of several the one nearest to the claim."""
+    """An answer, and the number behind it: that of the paper's own variant, else the one nearest to the claim."""
 
     answer: Answer
     number: str = ""
@@ -22,12 +22,12 @@ NOT_POSSIBLE = Verdict("not possible here")
 
 
 class Finding(NamedTuple):
-    """Our side of a claim.
+    """Our answers to a claim.
 
     Attributes:
-      as_stated: the verdict at the paper's settings; None where it states none, or they were not measured.
-      tuned: the verdict at settings chosen on validation; of a time, on our processors. None where there are none.
-      on: what it was measured on.
+      as_stated: the verdict at the paper's settings; None if the paper states none, or they were not measured.
+      tuned: the verdict at settings chosen on validation, or for times on our processors; None if there is none.
+      on: the task or the hardware of the measurement.
     """
 
     as_stated: Verdict | None
@@ -36,18 +36,18 @@ class Finding(NamedTuple):
 
 
 def where_possible(verdict: Verdict, on: str, *, as_in_paper: bool) -> Finding:
-    """A finding with one verdict: as stated if the paper's task or hardware was ours, too, else tuned."""
+    """Returns a finding with one verdict, `as_stated` if the paper's task or hardware was used, else `tuned`."""
     return Finding(verdict, None, on) if as_in_paper else Finding(NOT_POSSIBLE, verdict, on)
 
 
 def answer(signs: Sequence[int]) -> Answer:
-    """Says whether a claim holds, by comparisons: 1 where the whole interval is for it, -1 if against it, 0 if neither.
+    """Decides whether a claim holds, by comparisons: 1 if a whole interval supports it, -1 if one contradicts it, or 0.
 
-    - yes: more than half are for it, and none is against it.
-    - mixed: some are against it, and more than a third are for it.
-    - no: all else. One win among several losses is none, and a difference that does not show is not claimed.
+    - yes: more than half support it, and none contradicts it.
+    - mixed: some contradict it, and more than a third support it.
+    - no: everything else, so one win among several losses, and differences that do not show.
 
-    The paper's settings and ours are answered apart: a loss as stated is a "no", whatever another setting does.
+    The paper's settings and ours are judged apart: a loss at the paper's is a "no", whatever other settings do.
     """
     wins, losses = signs.count(1), signs.count(-1)
     if losses:
@@ -56,12 +56,12 @@ def answer(signs: Sequence[int]) -> Answer:
 
 
 def in_every_case(holds: Iterable[bool]) -> Answer:
-    """Whether a claim about every case holds: one counterexample is enough for a "no"."""
+    """Decides whether a claim about every case holds: one counterexample is enough for a "no"."""
     return "yes" if all(holds) else "no"
 
 
 def sign(difference: Numbers | None) -> int:
-    """1 or -1 where the whole interval of a difference lies above or below 0; 0 without an interval."""
+    """Returns 1 or -1 if the whole interval of a difference lies above or below 0; else 0, as without an interval."""
     if difference is None or None in (difference["mean"], difference["interval95"]):
         return 0
     mean, half = difference["mean"], difference["interval95"]
@@ -69,6 +69,6 @@ def sign(difference: Numbers | None) -> int:
 
 
 def in_words(difference: Numbers | None) -> str:
-    """`8.72 ± 4.82 higher`."""
+    """Writes a difference as `8.72 ± 4.82 higher`."""
     shown = plus_minus(difference, signed=True)
     return f"{shown.lstrip('+-')} {'lower' if shown.startswith('-') else 'higher'}"

@@ -1,4 +1,4 @@
-"""The command of an experiment's report: `python -m experiments.NAME.report DIR`."""
+"""The command that makes an experiment's report: `python -m experiments.NAME.report DIR`."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +20,15 @@ Figures = Callable[[list[Run]], Mapping[str, Figure]]
 
 
 def make(presentation: Presentation, tables: Tables, figures: Figures, directory: Path) -> list[Path]:
-    """Makes `table.md` and `figures/*.png`, `*.svg` of the runs below a directory, and prints the tables.
+    """Writes `table.md`, `figures/*.png` and `figures/*.svg` for the runs below a directory, and prints the tables.
 
     The same runs give the same bytes.
 
     Args:
-      presentation: of the experiment.
-      tables: returns the lines of all tables; takes the runs and the names of those that won a choice.
-      figures: returns the figures by name, drawn under `STYLE`.
-      directory: with workdirs or archives at any depth, and the `choices.json` of the suite if one made the runs.
+      presentation: that of the experiment.
+      tables: takes the runs, and the names of those that won a choice; returns the lines of all tables.
+      figures: takes the runs; returns the figures by name, drawn under `STYLE`.
+      directory: holds workdirs or archives at any depth, and `choices.json` if a suite made the runs.
 
     Returns:
       The paths of the files written.
@@ -52,26 +52,28 @@ def on_directory(module: str, doc: str, work: Callable[[Path], Any], arguments: 
     """Runs the command `python -m <module> DIR`; returns its exit status, 2 if DIR is no directory or damaged.
 
     Args:
-      module: the one that is run.
-      doc: what its help says.
-      work: takes the directory.
-      arguments: of the command line.
+      module: the module, as its help names it.
+      doc: the description in its help.
+      work: does the work, given the directory.
+      arguments: those of the command line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=doc)
-    parser.add_argument("directory", type=Path, help="of runs, at any depth; where files are written, too")
+    parser.add_argument(
+        "directory", type=Path, help="a directory with runs at any depth; the files are written to it as well"
+    )
     directory = parser.parse_args(arguments).directory
 
-    def on_it() -> int:
+    def checked() -> int:
         if not directory.is_dir():
             raise UsageError(f"{directory} is not a directory")
         work(directory)
         return 0
 
-    return in_one_line(on_it)
+    return in_one_line(checked)
 
 
 def chosen(directory: Path) -> frozenset[str]:
-    """The names of the runs that won a choice of the suite in `directory`, but for those that lost a later one."""
+    """Returns the names of the runs that won a choice of the suite in `directory`, and lost no later one."""
     path = directory / "choices.json"
     if not path.exists():
         return frozenset()

@@ -1,15 +1,15 @@
-"""Tables in Markdown: their cells and their lines."""
+"""Tables in Markdown: cells, columns of runs, and the lines of a table."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.core.record.summary import interval
-from experiments.core.report.paired import Metric, Worth, detectable, minus, over_examples
+from experiments.core.report.paired import ExampleMetric, Metric, detectable, half_width_over_examples, minus
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
-Cells = dict[str, str]  # of a row, by the name of the column
-Columns = dict[str, Callable[[Run], str]]  # by name, the cell of a run
+Cells = dict[str, str]  # a row: its cells by the names of the columns
+Columns = dict[str, Callable[[Run], str]]  # by the name of a column, the function that writes the cell of a run
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
@@ -40,24 +40,21 @@ def p_name(p: float) -> str:
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 2) -> list[str]:
-    """The lines of a table whose first `text` columns are of text, the others of numbers."""
+    """Returns the lines of a table whose first `text` columns hold text, the others numbers."""
     return [line(header), line(["---"] * text + ["---:"] * (len(header) - text)), *map(line, rows)]
 
 
 def line(cells: Iterable[str]) -> str:
-    """A row."""
+    """Returns the line of a row."""
     return "| " + " | ".join(cells) + " |"
 
 
 def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
-    """The lines of a table, and a sentence on the columns that it leaves out: those that never vary, but for the first.
+    """Returns the lines of a table; a column that never varies becomes a sentence below it, unless it is the first.
 
     Args:
-      rows: the cells of each by column, the same columns in all of them.
-      text: how many columns in front are of text.
-
-    Returns:
-      The lines; none without rows.
+      rows: cells by column; all rows have the same columns. Without rows there are no lines.
+      text: how many of the first columns hold text.
     """
     if not rows:
         return []
@@ -66,54 +63,54 @@ def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
     shown = [name for name in columns if name not in same]
     left = sum(name not in same for name in columns[:text])
     lines = grid(shown, [[row[name] for name in shown] for row in rows], text=left)
-    told = [f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("", "-")]
-    return [*lines, *(["", f"In every row: {', '.join(told)}."] if told else []), ""]
+    constant = [f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("", "-")]
+    return [*lines, *(["", f"In every row: {', '.join(constant)}."] if constant else []), ""]
 
 
 def pivot(name: str, cells: Iterable[tuple[str, str, str]]) -> list[Cells]:
-    """The rows of cells that are given with their row and their column; `name` is that of the column of rows."""
+    """Arranges cells, given as (row, column, text), in rows; `name` heads the column with the names of the rows."""
     found = {(row, column): cell for row, column, cell in cells}
     rows, columns = (dict.fromkeys(key[part] for key in found) for part in (0, 1))
     return [{name: row} | {column: found.get((row, column), "-") for column in columns} for row in rows]
 
 
 def section(title: str, rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
-    """The lines of a table under its title."""
+    """Returns the lines of a table under its title."""
     return [f"### {title}", "", *table(rows, text=text)]
 
 
 def value(metric: Metric, *, scale: float = 1.0) -> Callable[[Run], str]:
-    """A column of a metric at the end, with its interval; `-` for runs that have no such metric."""
+    """Returns a column with a metric at the end and its interval; `-` for runs without the metric."""
     if isinstance(metric, str):
         return lambda run: plus_minus(run.end(metric), scale=scale)
     return lambda run: plus_minus(interval(metric(run)), scale=scale)
 
 
-def over(
-    references: Mapping[str, Run | None], metric: Metric, of_reference: Metric = "", *, worth: Worth | None = None
+def minus_reference(
+    references: Mapping[str, Run | None], metric: Metric, *, per_example: ExampleMetric | None = None
 ) -> Callable[[Run], str]:
-    """A column of a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`.
+    """Returns a column with a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`.
 
     Args:
-      references: by the name of the run.
-      metric: of the run.
-      of_reference: the metric of the reference, where it is another.
-      worth: as in `over_examples`, whose half width follows after a stroke where examples were kept.
+      references: the references, by the names of the runs.
+      metric: the metric of both.
+      per_example: its values by example. With them the half width of the interval over examples follows after a stroke,
+        where runs have kept their examples.
     """
 
     def cell(run: Run) -> str:
         reference = references.get(run.name)
-        found = minus(run, reference, metric, of_reference=of_reference or metric)
-        if found and reference and worth and isinstance(metric, str):
-            by_example = over_examples(run, reference, metric, worth)
-            return signed(found) if by_example is None else f"{signed(found)} / {by_example:.2f}"
+        found = minus(run, reference, metric)
+        if found and reference and per_example:
+            half = half_width_over_examples(run, reference, metric, per_example)
+            return signed(found) if half is None else f"{signed(found)} / {half:.2f}"
         return signed(found)
 
     return cell
 
 
-def power(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run], str]:
-    """A column of the true difference that four of five such experiments would find (`detectable`)."""
+def detectable_difference(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run], str]:
+    """Returns a column with the true difference that 80 % of such experiments would find (`paired.detectable`)."""
 
     def cell(run: Run) -> str:
         found = detectable(minus(run, references.get(run.name), metric))
@@ -125,9 +122,9 @@ def power(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run
 def rows(
     first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str] | None = None
 ) -> list[Cells]:
-    """The rows of runs: their first cells, the columns, how many seeds there are, and how many of them diverged.
+    """Returns the rows of runs: their `first` cells, the columns, and the numbers of seeds and of diverged seeds.
 
-    Of runs that are candidates `chosen` names those that won, which is told in a last column.
+    For candidates, `chosen` names those that won, and a last column marks them.
     """
     made = []
     for cells, run in zip(first, runs, strict=True):

@@ -1,4 +1,4 @@
-"""How the runs of an experiment are named, coloured and compared. Science knows nothing of this: `report.py` has it."""
+"""The presentation of an experiment: the names, the order and the comparison of its runs in a report."""
 
 import dataclasses
 import functools
@@ -15,32 +15,32 @@ from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run, grouped
 
-# Fields that say how a run is carried out and what it keeps: what it learns does not depend on them.
-# `export_pictures`, `export_probe` and `feed` are fields of committed runs alone.
-HOW = (
+# Fields that no number of a run depends on: how it is carried out, and what it keeps. Only committed runs have
+# `export_pictures`, `export_probe` and `feed`.
+EXECUTION_FIELDS = (
     *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
     *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),
     *("input.workers", "steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
 )
-# Fields that no comparison of methods is to keep alike: what is tuned, and what computes the same numbers otherwise.
-_NOT_KEPT_ALIKE = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
-_FEW = 4  # runs of a method, of which labels give every field that differs
+# Fields in which compared runs may differ: what is tuned, and what computes the same numbers in another way.
+_MAY_DIFFER = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
+_FEW = 4  # of so few runs of a method labels give every field that differs
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Presentation:
-    """How runs of an experiment are shown.
+    """The way in which a report shows the runs of an experiment.
 
     Attributes:
       experiment: the name of its package.
-      kinds: of its methods: the field of the config that names one, and the fields that each reads.
-      method: returns the name of a run's method, of the fields of its config.
-      baseline: the method, by its name in the config, that others are compared with.
+      kinds: the methods: which field of the config names one, and which fields each reads.
+      method: names the method of a run, given the fields of its config.
+      baseline: the method that others are compared with, by its name in the config.
       order: returns the place of a run in tables and figures.
-      setting: fields besides those of `kinds` that belong to a method, as what is chosen for it on validation.
-      always: fields that labels give wherever they are read, even where all runs have the same.
-      names: what labels call fields; the others go by the last part of their name.
-      far: how far from a run a baseline is by their fields, where circumstances have several: the nearest is taken.
+      setting: fields besides those of `kinds` that belong to a method, such as what validation chose for it.
+      always: fields that labels give wherever a run reads them, even if all runs have the same value.
+      names: the names of fields in labels; any other field goes by the last part of its dotted name.
+      distance: how far a baseline's fields are from a run's; of several baselines the nearest is taken.
     """
 
     experiment: str
@@ -51,18 +51,18 @@ class Presentation:
     setting: Collection[str] = ()
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    far: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
+    distance: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
 
     def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:
-        """The finished runs of the experiment below `directory`, in order, and what is left out, by name."""
+        """Returns the finished runs of the experiment below `directory`, in order, and all others as problems."""
         runs, problems = results.load(directory)
-        odd = {run.name: self.odd(run) for run in runs}
-        problems += [Problem(name, reason) for name, reason in odd.items() if reason]
-        shown = sorted((run for run in runs if not odd[run.name]), key=self.order)
+        reasons = {run.name: self.why_not_shown(run) for run in runs}
+        problems += [Problem(name, reason) for name, reason in reasons.items() if reason]
+        shown = sorted((run for run in runs if not reasons[run.name]), key=self.order)
         return shown, sorted(problems, key=lambda problem: problem.name)
 
-    def odd(self, run: Run) -> str:
-        """Says why a run cannot be shown; empty if it can."""
+    def why_not_shown(self, run: Run) -> str:
+        """Returns the reason why a run cannot be shown; empty if it can."""
         if run.experiment != self.experiment:
             return f"not a run of {self.experiment}"
         kind = run.fields.get(self.kinds.field)
@@ -76,18 +76,18 @@ class Presentation:
         return ""
 
     def read(self, fields: Fields) -> Fields:
-        """The fields that a run reads, of all of its config."""
+        """Returns the fields of a config that a run of it reads."""
         return {name: value for name, value in fields.items() if self.kinds.is_read(name, fields)}
 
     def settings(self, runs: Sequence[Run], *, given: Collection[str] = ()) -> list[str]:
-        """The fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
+        """Writes the fields in which each run differs from others of its method, as `p = 4/3, learning rate 0.03`.
 
-        A value that more than two thirds of many have goes without saying, and so do the fields that are `given`.
+        Left out are the fields that are `given`, and with many runs the value that more than two thirds of them have.
         """
         return [", ".join(parts.values()) for parts in self._parts(runs, given)]
 
     def _parts(self, runs: Sequence[Run], given: Collection[str]) -> list[dict[str, str]]:
-        """The same by the dotted names of the fields, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`."""
+        """Returns the parts of `settings` by dotted name, as `{"p": "p = 4/3", "optimizer.learning_rate": ...}`."""
         usual = {
             method: _usual([run.fields for run in runs_of_method])
             for method, runs_of_method in grouped(runs, lambda run: self.method(run.fields)).items()
@@ -100,41 +100,44 @@ class Presentation:
             for name, value in fields.items()
             if value is not None
             and ((name in usual and value != usual[name]) or is_of(name, self.always))
-            and not is_of(name, (*HOW, *given))
+            and not is_of(name, (*EXECUTION_FIELDS, *given))
             and self.kinds.is_read(name, fields)
         }
 
     def labels(self, runs: Sequence[Run]) -> list[str]:
-        """The method of each run, and the fields in which it differs from its neighbours."""
+        """Labels each run with its method, and the fields in which it differs from others of the method."""
         return [", ".join(parts.values()) for parts in self.parts_of_labels(runs)]
 
     def parts_of_labels(self, runs: Sequence[Run]) -> list[dict[str, str]]:
-        """The same by field, the method as `(method)`; runs that differ in nothing have their `(name)`, too.
+        """Returns the parts of `labels` by field, the method as `(method)`; a run without one goes by its name.
 
-        A run whose method has no name goes by its own.
+        Runs that would have the same label get their names as well, as `(name)`.
         """
         named = zip(runs, self._parts(runs, given=()), strict=True)
         parts = [{"(method)": self.method(run.fields) or run.name, **fields} for run, fields in named]
-        labels = Counter(", ".join(its.values()) for its in parts)
+        labels = [", ".join(one.values()) for one in parts]
         return [
-            its | ({"(name)": f"[{run.name}]"} if labels[", ".join(its.values())] > 1 else {})
-            for run, its in zip(runs, parts, strict=True)
+            one | ({"(name)": f"[{run.name}]"} if labels.count(label) > 1 else {})
+            for run, one, label in zip(runs, parts, labels, strict=True)
         ]
 
     def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
-        """By name the run of a method, by default the baseline, in the circumstances of each; None without another.
+        """Returns by the name of each run the one of `method` to compare it with; None without another such run.
 
-        Of several the nearest (`far`) comes first, then one with the same optimizer, then the first.
+        The method is the baseline by default. Both runs have the same circumstances. Among several the nearest wins
+        (`distance`), then one with the same optimizer, then the first.
         """
         keys = {run.name: _circumstances(self, run) for run in runs}
         candidates = [run for run in runs if run.fields.get(self.kinds.field) == (method or self.baseline)]
         groups = grouped(candidates, lambda run: keys[run.name])
 
         def reference(run: Run) -> Run | None:
-            def distance(other: Run) -> tuple[Any, bool]:
-                return self.far(run.fields, other.fields), other.config.get("optimizer") != run.config.get("optimizer")
+            def rank(other: Run) -> tuple[Any, bool]:
+                return self.distance(run.fields, other.fields), other.config.get("optimizer") != run.config.get(
+                    "optimizer"
+                )
 
-            best = min(groups.get(keys[run.name], []), key=distance, default=None)
+            best = min(groups.get(keys[run.name], []), key=rank, default=None)
             return None if best is run else best
 
         return {run.name: reference(run) for run in runs}
@@ -142,9 +145,9 @@ class Presentation:
 
 @functools.lru_cache(maxsize=4096)
 def _circumstances(presentation: Presentation, run: Run) -> str:
-    """The fields that are alike where a difference is one of methods, as JSON: data, network, length and the like."""
+    """Returns as JSON the fields in which compared runs must agree: data, network, length and the like."""
     kinds = presentation.kinds
-    apart = (*presentation.setting, *kinds.of_kinds, kinds.field, *_NOT_KEPT_ALIKE, *HOW)
+    apart = (*presentation.setting, *kinds.of_kinds, kinds.field, *_MAY_DIFFER, *EXECUTION_FIELDS)
     return json.dumps(
         {
             name: value
@@ -155,7 +158,7 @@ def _circumstances(presentation: Presentation, run: Run) -> str:
 
 
 def _usual(configs: Sequence[Fields]) -> Fields:
-    """The fields that not all configs of a method have alike, with the value that goes without saying, or None."""
+    """Returns the fields in which configs of a method differ, with the value that labels leave out, or None."""
     found: Fields = {}
     for name in dict.fromkeys(name for config in configs for name in config):
         values = [config.get(name) for config in configs]
@@ -167,7 +170,7 @@ def _usual(configs: Sequence[Fields]) -> Fields:
 
 
 def shown(name: str, field: str, value: Any) -> str:
-    """A field as labels have it: `p = 4/3`, `learning rate 0.03`, `rescaled`, `schedule geometric`."""
+    """Writes a field for a label: `p = 4/3`, `learning rate 0.03`, `rescaled`, `schedule geometric`."""
     if isinstance(value, bool):
         return name if value else f"not {name}"
     equal = " = " if len(name) < 4 else " "
@@ -175,7 +178,7 @@ def shown(name: str, field: str, value: Any) -> str:
 
 
 def written(field: str, value: Any) -> str:
-    """A value as people write it: `4/3`, `1e-3`, `(1, 2, 3)`."""
+    """Writes a value as people do: `4/3`, `1e-3`, `(1, 2, 3)`."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "-"}[value]
     if isinstance(value, (int, float)):

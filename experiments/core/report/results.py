@@ -1,4 +1,4 @@
-"""Reads runs, the workdirs and archives below a directory, whole or broken; and groups them."""
+"""Reads the runs of workdirs and archives, names what is wrong with broken ones, and groups them."""
 
 import dataclasses
 import functools
@@ -23,9 +23,9 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive
 
 _ADVICE = "put back a copy of it, or run again what made it"
-# Raised where files of other programs are taken for those of a run.
+# Raised when files of another program are read as a run.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError)
-_MARKS = ("config.json", "metrics.jsonl", "summary.json")  # a directory with one of these is a workdir
+_WORKDIR_FILES = ("config.json", "metrics.jsonl", "summary.json")  # one of them makes a directory a workdir
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,14 +33,14 @@ class Run:
     """A finished run, or one as far as it has come.
 
     Attributes:
-      name: its path below the directory read.
-      config: as in config.json.
-      rows: of metrics.jsonl.
-      summary: as in summary.json; of an unfinished run, what that would be after its last row. Its `state` is `done`,
-        or for example `unfinished, at epoch 3 of 30`, whether it goes on or not.
-      environment: as in environment.json, if there is one.
-      examples: what was kept of each evaluated example, arrays [S, N] by name; often none.
-      params: reads the parameters at the end, arrays by path; none where they were not kept.
+      name: its path below the directory that was read.
+      config: the contents of config.json.
+      rows: the rows of metrics.jsonl.
+      summary: the contents of summary.json; for an unfinished run, what they would be after its last row. `state` in it
+        is `done`, or for example `unfinished, at epoch 3 of 30`.
+      environment: the contents of environment.json, if there is one.
+      examples: arrays [S, N] by name, one value for each seed and evaluated example; empty unless the run kept them.
+      params: reads the parameters at the end, arrays by path; empty unless the run kept them.
     """
 
     name: str
@@ -53,22 +53,22 @@ class Run:
 
     @functools.cached_property
     def fields(self) -> Fields:
-        """The fields of the config by dotted name and in order, but for the seeds."""
+        """The fields of the config without the seeds, by dotted name, sorted."""
         return dict(sorted(leaves({name: value for name, value in self.config.items() if name != "seeds"}, prefix="")))
 
     @property
     def state(self) -> str:
-        """How far it has come, as `summary` says it."""
+        """The progress of the run, as its summary has it: `done`, or how far it has come."""
         return self.summary["state"]
 
     @property
     def experiment(self) -> str:
-        """The name of its package below `experiments`, as recorded when it began; empty if that is lost."""
+        """The name of its package below `experiments`, as recorded at its start; empty if there is no record."""
         return (self.environment or {}).get("experiment") or ""
 
     @property
     def done(self) -> bool:
-        """Whether the run has come to its end."""
+        """Tells whether the run is finished."""
         return self.state == "done"
 
     @functools.cached_property
@@ -76,21 +76,21 @@ class Run:
         return _final_values(self.summary)
 
     def final(self, metric: str) -> list[float | None]:
-        """The values of a metric at the end, by seed; nested ones as `test_accuracy/1`."""
+        """Returns the values of a metric at the end, by seed; a nested metric has a name such as `test_accuracy/1`."""
         return self._finals[metric]
 
     def has(self, metric: Any) -> bool:
-        """Whether there is a metric of this name; what computes one from the run is taken for there."""
+        """Returns whether the run has the metric; a function that computes one counts as there."""
         return not isinstance(metric, str) or metric in self._finals
 
     def end(self, metric: str) -> dict[str, Any] | None:
-        """Mean and interval of a metric at the end; None where the run has no such metric."""
+        """Returns the interval of a metric at the end, or None if the run has no such metric."""
         return interval(self.final(metric)) if self.has(metric) else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A workdir that cannot be used, and why; each a line that a terminal can show."""
+    """A run that cannot be used, and the reason; each is one line that is safe to print."""
 
     name: str
     reason: str
@@ -101,7 +101,7 @@ class Problem:
 
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
-    """All runs below `directory`, by name; those unfinished or broken as problems."""
+    """Returns the finished runs below `directory`, by name; unfinished and broken ones as problems."""
     found = list(read(directory))
     runs = [one for one in found if isinstance(one, Run) and one.done]
     unfinished = [Problem(one.name, one.state) for one in found if isinstance(one, Run) and not one.done]
@@ -109,9 +109,9 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 
 
 def read(directory: Path) -> Iterator[Run | Problem]:
-    """All runs below `directory`, by name, one at a time; unfinished ones, too, and broken ones as problems.
+    """Yields the runs below `directory`, by name, finished or not; a broken one as a problem.
 
-    A run that is archived beside its workdir is read once, from the archive.
+    A run that has both an archive and a workdir is read once, from the archive.
     """
     archived: set[Path] = set()
     places = sorted(os.walk(directory), key=lambda place: str(Path(place[0]).relative_to(directory)))
@@ -121,35 +121,35 @@ def read(directory: Path) -> Iterator[Run | Problem]:
             for found in _read_archive(path, "" if name == "." else f"{name}/"):
                 archived.add(directory / found.name)
                 yield found
-        if path not in archived and any(os.path.lexists(path / mark) for mark in _MARKS):
+        if path not in archived and any(os.path.lexists(path / mark) for mark in _WORKDIR_FILES):
             yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
 
 
 def length(config: dict[str, Any]) -> tuple[str, int]:
-    """Returns the unit that a run is counted in, "epoch" or "step", and its length in it."""
+    """Returns the unit of a run's length, "epoch" or "step", and its length in that unit."""
     unit = "step" if config.get("steps") is not None else "epoch"
     if not is_whole(config.get(f"{unit}s")):
-        raise UsageError("config.json is of no run of this repository: it has a number of neither epochs nor steps")
+        raise UsageError("config.json is of no run of this repository: epochs or steps must be a whole number")
     return unit, config[f"{unit}s"]
 
 
 def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Run]]:
-    """The runs by a key, in their order."""
+    """Groups runs by a key, in their order."""
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return groups
 
 
-def alike(runs: Iterable[Run], what: Callable[[Run], Any] | None = None) -> list[list[Run]]:
-    """Groups runs by `what` they are of: by default the config, seeds aside. Finished and unfinished ones stay apart.
+def alike(runs: Iterable[Run], key: Callable[[Run], Any] | None = None) -> list[list[Run]]:
+    """Groups runs that differ in their seeds alone, or have the same `key`; finished and unfinished runs stay apart.
 
-    Where two of them have a seed in common, one of them is a repetition: then all stay by themselves.
+    If two runs of a group have a seed in common, one repeats the other: then each of the group stays alone.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        key = what(run) if what else run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
-        groups.setdefault(json.dumps([key, run.done], sort_keys=True), []).append(run)
+        same = key(run) if key else run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
+        groups.setdefault(json.dumps([same, run.done], sort_keys=True), []).append(run)
     result = []
     for members in groups.values():
         seeds = [seed for run in members for seed in run.summary["seeds"]]
@@ -158,16 +158,16 @@ def alike(runs: Iterable[Run], what: Callable[[Run], Any] | None = None) -> list
 
 
 def pooled(runs: Iterable[Run]) -> list[Run]:
-    """Runs whose configs differ in their seeds alone as one, under all their names, and without rows."""
-    return [_one(members) if len(members) > 1 else members[0] for members in alike(runs)]
+    """Joins runs that differ in their seeds alone; a joined run has all their names, and no rows."""
+    return [_joined(members) if len(members) > 1 else members[0] for members in alike(runs)]
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:
-    """The run that is read, or what is wrong with it."""
+    """Returns the run, or the problem with it."""
     try:
         return read()
     except UsageError as error:
-        # By its name in the directory, which may be a copy that is gone when this is read.
+        # The path may be that of a temporary copy.
         return Problem(name, str(error).replace(f"{path.absolute()}/", "").replace(f"{path}/", ""))
     except UNREADABLE as error:
         return Problem(name, f"unreadable: {type(error).__name__}: {error}")
@@ -194,15 +194,11 @@ def _read_workdir(path: Path, name: str) -> Run:
 
 
 def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
-    """The runs that are archived in a directory."""
+    """Yields the runs of an archive, each as a run or a problem."""
     try:
         for record, arrays in archive.read(path):
             name = prefix + record["name"]
-            yield _or_problem(
-                name,
-                path,
-                functools.partial(_archived, path / archive.RUNS, name, record, arrays),
-            )
+            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
     except UsageError as error:
         yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
 
@@ -216,20 +212,20 @@ def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arr
 def _finished(
     name: str, record: archive.Record, arrays: archive.Arrays, params: Mapping[str, np.ndarray] | Path | None
 ) -> Run:
-    """A run that is done, once its config, rows and summary are found to belong together."""
+    """Returns a finished run, after a check that its config, rows and summary belong together."""
     config, rows, summary, environment = (record[part] for part in ("config", "rows", "summary", "environment"))
     unit, total = length(config)
     last = rows[-1]
-    is_its_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
+    is_the_end = (last[unit], last["step"], config["seeds"]) == (total, summary["steps"], summary["seeds"])
     measured = dict(metrics.flatten({name: value for name, value in last.items() if name not in PROGRESS}))
-    if not is_its_end or measured != _final_values(summary):
+    if not is_the_end or measured != _final_values(summary):
         raise UsageError("summary.json does not belong to the last row of metrics.jsonl")
     read_params = functools.partial(_params, params) if isinstance(params, Path) else lambda: params or {}
     return Run(name, config, rows, summary, environment, arrays.get("examples", {}), read_params)
 
 
 def _final_values(summary: dict[str, Any]) -> dict[str, list[float | None]]:
-    """The values by seed of every metric."""
+    """Returns the values of every metric at the end, by seed."""
     suffix = "/per_seed"
     return {
         name.removesuffix(suffix): values for name, values in metrics.flatten(summary["final"]) if name.endswith(suffix)
@@ -241,7 +237,7 @@ def _params(path: Path) -> dict[str, np.ndarray]:
 
 
 def _examples(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What a run that is done has kept of each example; nothing if it was not asked to."""
+    """Returns the arrays of examples that a finished run kept; empty if its config did not ask for them."""
     if "examples_sha256" not in summary:
         return {}
     if not path.exists():
@@ -253,24 +249,24 @@ def _examples(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def _one(members: Sequence[Run]) -> Run:
+def _joined(members: Sequence[Run]) -> Run:
     seeds = [seed for run in members for seed in run.summary["seeds"]]
     summaries = [run.summary for run in members]
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
-    joined = _joined([summary["final"] for summary in summaries])
+    finals = _joined_finals([summary["final"] for summary in summaries])
     kept = set.intersection(*(set(run.examples) for run in members))
     return Run(
         name=", ".join(run.name for run in members),
         config=members[0].config | {"seeds": seeds},
         rows=[],
-        summary=summaries[0] | sums | {"seeds": seeds, "final": joined},
+        summary=summaries[0] | sums | {"seeds": seeds, "final": finals},
         environment=members[0].environment,
         examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
 
 
-def _joined(finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Metrics at the end, possibly nested, over the seeds of all."""
+def _joined_finals(finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns the metrics at the end, possibly nested, over the seeds of all."""
     if "per_seed" in finals[0]:
         return interval([value for final in finals for value in final["per_seed"]])
-    return {name: _joined([final[name] for final in finals]) for name in finals[0]}
+    return {name: _joined_finals([final[name] for final in finals]) for name in finals[0]}

@@ -1,4 +1,4 @@
-"""The look that all figures share, and how they are written: the same data give the same bytes."""
+"""The look that all figures share, and the writing of figures: the same data give the same bytes."""
 
 import io
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from experiments.core.record.files import write_atomically
 
-# Okabe and Ito's palette, which readers with any colour vision tell apart. The colours of the
-# paper's figures where it has one: grey, blue, red (p = 2), green (p = 4/3).
+# Okabe and Ito's palette, which readers with any colour vision tell apart. Curves of the paper have its
+# colours: grey, blue, red (p = 2), green (p = 4/3).
 GREY, BLUE, RED, GREEN = "#777777", "#0072B2", "#D55E00", "#009E73"
 ORANGE, PURPLE, SKY, BLACK = "#E69F00", "#CC79A7", "#56B4E9", "#000000"
 
-Look = tuple[str, str]  # of a curve: colour and dashes
+Look = tuple[str, str]  # the colour and the dashes of a curve
 Interval = dict[str, Any]
 
 STYLE: Any = {
@@ -36,9 +36,9 @@ STYLE: Any = {
 def curve(
     axes: Axes, x: Sequence[float], values: Sequence[Interval | None], look: Look, *, shade: float = 0.12, **line: Any
 ) -> None:
-    """Draws a line through the means of intervals (`summary.interval`), and their half widths as a band around it.
+    """Draws a line through the means of intervals (`summary.interval`), with their half widths as a band around it.
 
-    None and a value without a mean leave a gap; `shade` is the opacity of the band, `line` goes to `Axes.plot`.
+    A value of None or without a mean leaves a gap. `shade` is the opacity of the band; `line` goes to `Axes.plot`.
     """
     colour, dashes = look
     means, halves = _split(values)
@@ -47,14 +47,14 @@ def curve(
 
 
 def bars(axes: Axes, x: Sequence[float], values: Sequence[Interval | None], look: Look, **line: Any) -> Any:
-    """Draws intervals as points with bars, joined by a line; returns what a legend shows."""
+    """Draws intervals as points with bars, joined by a line; returns the handle for a legend."""
     colour, dashes = look
     means, halves = _split(values)
     return axes.errorbar(x, means, halves, color=colour, linestyle=dashes, capsize=2, **line)
 
 
 def _split(values: Sequence[Interval | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Means and half widths."""
+    """Returns the means, NaN where there is none, and the half widths."""
     known = [value or {"mean": None, "interval95": None} for value in values]
     means = np.array([np.nan if value["mean"] is None else value["mean"] for value in known])
     return means, np.array([value["interval95"] or 0.0 for value in known])
@@ -64,14 +64,14 @@ def save(figure: Figure, directory: Path, name: str, *, dpi: float = 150) -> lis
     """Writes `name.png` and `name.svg` to `directory`, which is created; returns their paths.
 
     Args:
-      figure: what is drawn, under the style it was made with.
-      directory: where to.
-      name: of the files, without suffix.
-      dpi: dots per inch of the PNG, and of what is rasterised in the SVG.
+      figure: the figure, to be written under the style that it was made with.
+      directory: the directory of the files.
+      name: the name of the files, without suffix.
+      dpi: dots per inch in the PNG, and in images within the SVG.
     """
     directory.mkdir(parents=True, exist_ok=True)
     paths = []
-    # The metadata that matplotlib would add (the date, its version) changes from run to run.
+    # Without the metadata that changes from run to run: the date, and matplotlib's version.
     for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=suffix, dpi=dpi, metadata=metadata)

@@ -10,11 +10,11 @@ from experiments.mnist_pruning.methods.schedules import kept
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """A mask keeps the largest weights, fewer every `density_schedule.every` steps by the cubic schedule.
+    """Keeps the largest weights by a mask, fewer every `density_schedule.every` steps by the cubic schedule.
 
-    Weights that are masked do not learn, and keep their value: one comes back where those kept shrink below it. From
-    the end of the schedule on the mask stays. Differs from the paper: the optimizer forgets the momentum of what is
-    masked, and the last mask is made when the schedule ends, also where that is no multiple of `every`.
+    Masked weights are not trained and keep their values, so one comes back when the kept ones shrink below it. After
+    the end of the schedule the mask stays. Differs from the paper: the optimizer forgets the momentum of masked
+    weights, and the last mask is made when the schedule ends, even if that is no multiple of `every`.
     """
     fields = config.density_schedule
     begin, end = round(fields.begin * total_steps), round(fields.end * total_steps)
@@ -25,7 +25,6 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def after_update(
         w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        del gradient
         step = jnp.round(progress * total_steps)
         due = (step == end) | ((step % fields.every == 0) & (step >= begin) & (step < end))
         k = kept(config, w.size)

@@ -1,4 +1,4 @@
-"""The dense network, and a hard top-k in magnitude with its own gradient or with that of the identity; ST-3."""
+"""The dense network; hard top-k in magnitude with its own gradient or that of the identity; ST-3."""
 
 import jax
 import jax.numpy as jnp
@@ -9,32 +9,13 @@ from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_n
 from experiments.mnist_pruning.methods.schedules import DENSITY_SCHEDULES, FALLING
 
 
-def _dense(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """No pruning."""
-    del config, total_steps
-    return Method(weights=lambda vector, state, progress, key: vector)
-
-
-def _hard(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Hard top-k in magnitude; only the entries kept have a gradient."""
-    del total_steps
-    return by_number(ops.hard_topk_mag, config)
-
-
-def _identity_straight_through(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Hard top-k in magnitude, whose gradient goes to all weights as if it were the identity (Bengio et al. 2013)."""
-    del total_steps
-    return by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config)
-
-
 def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """ST-3 (Vanderschueren and De Vleeschouwer 2022): a soft threshold whose gradient is that of the identity.
+    """Applies ST-3 (Vanderschueren and De Vleeschouwer 2022): a soft threshold with the gradient of the identity.
 
-    The threshold is the largest magnitude that is not kept, and the rest is scaled by 1.01 / (share + 0.01), for the
-    share of the sum of all magnitudes that is kept. Differs from the paper: there is one scale for each budget, where
-    the authors' code has one for each unit.
+    The threshold is the largest magnitude that is not kept. The result is scaled by 1.01 / (share + 0.01), where
+    `share` is the kept share of the sum of all magnitudes. Differs from the paper: each budget has one scale, while the
+    authors' code has one for each unit.
     """
-    del total_steps
 
     def soft(w: jax.Array, k: jax.Array | int) -> jax.Array:
         kept_weights = ops.hard_topk_mag(w, k)
@@ -46,9 +27,17 @@ def _st3(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     return by_number(soft, config)
 
 
-DENSE = PruningMethod(_dense)
-HARD = PruningMethod(_hard, reads=FALLING, density_schedules=DENSITY_SCHEDULES)
+DENSE = PruningMethod(lambda config, total_steps: Method(lambda w, state, progress, key: w))
+# Only kept entries have a gradient.
+HARD = PruningMethod(
+    lambda config, total_steps: by_number(ops.hard_topk_mag, config),
+    reads=FALLING,
+    density_schedules=DENSITY_SCHEDULES,
+)
+# All weights have the gradient of the identity (Bengio et al. 2013).
 IDENTITY_STRAIGHT_THROUGH = PruningMethod(
-    _identity_straight_through, reads=FALLING, density_schedules=DENSITY_SCHEDULES
+    lambda config, total_steps: by_number(lambda w, k: ops.straight_through(ops.hard_topk_mag(w, k), w), config),
+    reads=FALLING,
+    density_schedules=DENSITY_SCHEDULES,
 )
 ST3 = PruningMethod(_st3, reads=FALLING, density_schedules=("cubic",))

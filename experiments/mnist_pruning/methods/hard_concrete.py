@@ -12,33 +12,28 @@ from ops import baselines
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Gates whose expected density a multiplier drives to the target.
+    """Multiplies weights by gates whose expected density a multiplier drives to the target.
 
-    The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, with the
-    excess of its expected density over a target that falls from 1 to `density` (a gate once shut
-    hardly opens again, so the target must not be undershot). The loss descends in weights and
-    gates and ascends in `mu`. The gates learn by Adam, as in their paper: by SGD, each one's share
-    of the layer's density, 1 / n, would move it imperceptibly. The training density reported is
-    the fraction of deterministic gates that are not 0.
+    The penalty of a layer is an augmented Lagrangian, `mu excess + damping / 2 excess^2`, where `excess` is its
+    expected density minus a target that falls from 1 to `density`. Training descends in weights and gates and ascends
+    in `mu`. The target falls slowly because a shut gate hardly opens again. The gates train by Adam, as in their paper:
+    by SGD a gate would hardly move, as its share of the layer's density is 1 / n. The reported training density is the
+    fraction of deterministic gates that are not 0.
     """
-    del total_steps
     fields = config.hard_concrete
     target = cubic_density(config.density)
 
     def init(w: jax.Array, key: jax.Array) -> State:
-        del key
         # 2 opens a gate with probability 0.97.
         return {"log_alpha": jnp.full_like(w, 2.0), "multiplier": jnp.zeros((), w.dtype)}
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del progress
         log_alpha = state["log_alpha"]
         if key is None:
             return w * baselines.deterministic_gates(log_alpha)
         return w * baselines.sample_gates(key, log_alpha)
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        del w
         expected_density = baselines.probability_open(state["log_alpha"]).mean()
         excess = expected_density - target(progress)
         return state["multiplier"] * excess + fields.damping / 2 * jnp.square(excess)

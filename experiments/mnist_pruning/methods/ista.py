@@ -1,4 +1,4 @@
-"""Iterative soft thresholding."""
+"""Iterative soft-thresholding."""
 
 import jax
 import jax.numpy as jnp
@@ -10,18 +10,15 @@ from ops.baselines import soft_threshold_topk
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """A gradient step, then the proximal step of an L1 penalty.
+    """Follows each gradient step by the proximal step of an L1 penalty.
 
-    The threshold of each step and layer is the one that leaves the number of entries asked for,
-    which falls linearly from all of them to `k`. A penalty that is given, or steered by the
-    density, ends near the density wanted at best: with batches of 128 the noise of the gradient
+    The threshold of a step and layer leaves a given number of entries, which falls linearly from all of them to `k`. A
+    fixed penalty, or one steered by the density, would miss the density: with batches of 128 the noise of the gradient
     lifts or drops a tenth of the entries at once.
     """
-    del total_steps
     density = linear_density(config.density)
 
     def after_update(w: jax.Array, state: State, gradient: jax.Array, progress: jax.Array) -> tuple[jax.Array, State]:
-        del gradient
         k = jnp.maximum(density(progress) * w.size, num_kept(config.density, w.size))
         return soft_threshold_topk(w, k), state
 

@@ -1,4 +1,4 @@
-"""Relaxed top-k masks, for the backward pass behind a hard top-k.
+"""Relaxed top-k masks that give a hard top-k its gradient.
 
 To add one: an operator `(x [n], k, *, <strength>) -> mask [n]`, and an entry of MASKS.
 """
@@ -22,12 +22,12 @@ Mask = Callable[[jax.Array, int, jax.Array], jax.Array]  # (magnitudes [n], k, k
 
 @dataclasses.dataclass(frozen=True)
 class RelaxedMask:
-    """A relaxed mask, as `MASKS` lists it.
+    """An entry of `MASKS`.
 
     Attributes:
-      operator: of `ops`.
-      strength: its argument that `config.mask.strength` is.
-      draws: whether it takes a `key` and `num_samples`.
+      operator: an operator of `ops`.
+      strength: the name of its argument that `config.mask.strength` sets.
+      draws: whether it is random, and takes a `key` and `num_samples`.
     """
 
     operator: Callable[..., jax.Array]
@@ -50,7 +50,7 @@ MASKS = {
 
 
 def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
-    """Returns the mask called `name` at a strength; one that draws takes the mean of `num_samples`."""
+    """Returns the mask called `name` at a strength; a random one is the mean of `num_samples`."""
     entry = MASKS[name]
     options = {entry.strength: strength}
     if entry.draws:
@@ -59,13 +59,12 @@ def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
 
 
 def _behind_hard(mask: Mask, density: float) -> Method:
-    """Hard top-k forward, the gradient of `w * mask(|w|)` backward, where `mask` is relaxed."""
+    """Returns the method with a hard top-k forward and the gradient of `w * mask(|w|)` backward."""
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, progress
         k = num_kept(density, w.size)
         hard = ops.hard_topk_mag(w, k)
-        # Without a key it is evaluated and not differentiated: the mask, whose value nothing depends on, is left out.
+        # Evaluation has no key and no gradient, so it leaves out the mask.
         return hard if key is None else ops.straight_through(hard, w * mask(jnp.abs(w), k, key))
 
     return Method(weights)

@@ -1,6 +1,6 @@
-"""A way to prune: functions of weights for training, and the fields of the config that these read.
+"""The interface of pruning methods: functions of weights for training, and the fields of the config that these read.
 
-Weights that compete for one budget are a vector of size n (`pools.py`), of which `k = int(density * n)` are kept.
+The weights of a pool (`pools.py`) are a vector of size n, of which `k = int(density * n)` are kept.
 """
 
 import dataclasses
@@ -14,23 +14,23 @@ import optax
 
 from experiments.mnist_pruning.methods.schedules import kept
 
-State = dict[str, jax.Array]  # what a method keeps of one vector besides the weights; often empty
+State = dict[str, jax.Array]  # what a method keeps for one vector besides the weights; often empty
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One way to prune, as functions of one vector.
+    """A pruning method, as functions of one vector.
 
     Attributes:
       weights: `weights(vector, state, progress, key) -> vector` of the forward pass in training;
         with `key=None` its deterministic form, for evaluation.
       init: `init(vector, key) -> state`.
       penalty: `penalty(vector, state, progress) -> scalar`, added to the loss.
-      after_update: `after_update(vector, state, gradient, progress) -> vector, state`, applied after each update;
-        `gradient` is that in the vector.
-      active: `active(state) -> mask` of the weights whose memory (momentum) the optimizer keeps after an update; it
-        forgets that of the others. None: it remembers all.
-      optimizers: of the entries of the state, by name.
+      after_update: `after_update(vector, state, gradient, progress) -> vector, state`, applied after each update, with
+        the gradient of the vector.
+      active: `active(state) -> mask`: 1 where the optimizer keeps its memory (momentum) of a weight after an update, 0
+        where it forgets. None: it keeps all.
+      optimizers: the optimizers of the entries of the state, by name.
     """
 
     weights: Callable[[jax.Array, State, jax.Array, jax.Array | None], jax.Array]
@@ -45,12 +45,12 @@ class Method:
 
 @dataclasses.dataclass(frozen=True)
 class PruningMethod:
-    """A way to prune, as `METHODS` lists it.
+    """An entry of `METHODS`.
 
     Attributes:
-      make: makes it of a config and the number of steps.
-      reads: the fields that it reads, of those that not all methods read: by name, or a whole section (`lam`).
-      validate: checks its own fields, in all runs.
+      make: makes the method, given a config and the number of steps.
+      reads: which fields the method reads among those that not all methods read; `lam` stands for all of `lam.*`.
+      validate: checks the fields of the method, also in runs of other methods.
       density_schedules: the values of `config.density_schedule.name` that it can follow; its variant has the first.
       keeps_all: whether the density may be 1.
     """
@@ -63,7 +63,7 @@ class PruningMethod:
 
 
 def by_number(function: Callable[[jax.Array, Any], jax.Array], config: ml_collections.ConfigDict) -> Method:
-    """Returns the method whose weights are `function(vector, k)`, with nothing else to learn."""
+    """Returns the method with the weights `function(vector, k)` and no state."""
     return Method(lambda vector, state, progress, key: function(vector, kept(config, vector.size)(progress)))
 
 
@@ -72,11 +72,11 @@ def by_mask(
     first: Callable[[jax.Array, jax.Array], jax.Array],
     after_update: Callable[[jax.Array, jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]],
 ) -> Method:
-    """Returns a method that holds a mask, which does not learn; the optimizer forgets its memory of masked weights.
+    """Returns a method that holds a mask, which is not trained; the optimizer forgets its memory of masked weights.
 
     Args:
       weights: `weights(vector, mask) -> vector` of the forward pass.
-      first: `first(vector, key) -> mask` to begin with.
+      first: `first(vector, key) -> mask` at the start.
       after_update: `after_update(vector, mask, gradient, progress) -> vector, mask`.
     """
 
@@ -94,7 +94,7 @@ def by_mask(
 
 
 def over_rows(method: Method) -> Method:
-    """Returns the method for a matrix each of whose rows is pruned as a vector by itself."""
+    """Returns the method for a matrix, each row of which it prunes as a vector."""
 
     def weights(rows: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         if key is None:

@@ -1,4 +1,4 @@
-"""The paper's operator to prune with: forward and backward, or backward alone behind a hard top-k."""
+"""Pruning by the paper's operator: forward and backward, or only backward with a hard top-k forward."""
 
 import dataclasses
 import functools
@@ -24,8 +24,8 @@ from experiments.mnist_pruning.methods.schedules import (
 )
 from ops import pruning
 
-PUBLISHED = "published_jacobian"  # of `config.form`
-SUPPORT = "support"  # of `config.lam.schedule`
+PUBLISHED = "published_jacobian"  # a value of `config.form`
+SUPPORT = "support"  # a value of `config.lam.schedule`
 _READS = ("p", "lam", "debias", "lam_times_size", "form", "hard_after", *FALLING)
 
 
@@ -33,13 +33,13 @@ _READS = ("p", "lam", "debias", "lam_times_size", "form", "hard_after", *FALLING
 class Selection:
     """The relaxed selection of weights [n] in a step."""
 
-    operator: Callable[[jax.Array], jax.Array]  # in magnitude, of weights
-    mask: Callable[[jax.Array], jax.Array]  # of scores
+    operator: Callable[[jax.Array], jax.Array]  # the top-k in magnitude of weights
+    mask: Callable[[jax.Array], jax.Array]  # the top-k mask of scores
     k: jax.Array | int
     lam: jax.Array
 
 
-# By `config.form`, the pruned weights [n]: the paper's operator, and what else the paper, or its code, may mean.
+# The pruned weights [n] by `config.form`: the paper's operator, and other readings of the paper and its code.
 FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
     "operator": lambda w, selection: selection.operator(w),
     "mask": lambda w, selection: w * selection.mask(jnp.abs(w)),
@@ -49,7 +49,7 @@ FORMS: dict[str, Callable[[jax.Array, Selection], jax.Array]] = {
         w, selection.operator(w), selection.k, selection.lam
     ),
 }
-_MASKS = ("mask", "mask_of_squares")  # which rescaling does not concern
+_MASKS = ("mask", "mask_of_squares")  # forms that rescaling does not change
 
 
 def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
@@ -57,11 +57,10 @@ def _ratio(kept: jax.Array, w: jax.Array) -> jax.Array:
 
 
 def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False) -> Method:
-    """The paper's operator, or a hard top-k forward and its gradient backward; lam by the progress of training."""
+    """Returns the paper's operator, or with `straight_through` a hard top-k forward and its gradient backward."""
     density, lam_of = density_of(config), _lam_of(config)
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, key
         share, lam = density(progress) if callable(density) else density, lam_of(w, progress)
         pruner = pruning.Pruner(
             density=share,
@@ -78,7 +77,7 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
 
 
 def _lam_of(config: ml_collections.ConfigDict) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Returns `lam(weights, progress)`: by a schedule of its own, or by how many weights it leaves other than 0."""
+    """Returns `lam(weights, progress)`: by its schedule, or such that a scheduled number of weights is not 0."""
     if config.lam.schedule != SUPPORT:
         falling = lam_schedule(config.lam, config.hard_after)
         return lambda w, progress: falling(progress) * (float(w.size) if config.lam_times_size else 1.0)

@@ -1,4 +1,4 @@
-"""RigL (Evci et al. 2020, "Rigging the lottery"): sparse from the first step to the last, rewired now and then."""
+"""RigL (Evci et al. 2020, "Rigging the lottery"): sparse training with a mask that is rewired at intervals."""
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,14 @@ from experiments.mnist_pruning.methods.schedules import num_kept
 
 
 def drop_fraction(progress: jax.Array, drop: float, until: float) -> jax.Array:
-    """Returns the share of the weights that is dropped: `drop / 2 (1 + cos(pi t / T_end))`."""
+    """Returns the share of the weights to drop: `drop / 2 (1 + cos(pi t / T_end))`."""
     return drop / 2 * (1.0 + jnp.cos(jnp.pi * progress / until))
 
 
 def rewired(w: jax.Array, mask: jax.Array, gradient: jax.Array, num_dropped: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Weights [n] and mask [n] after the smallest weights are dropped, and those of the largest gradient grown.
+    """Returns weights [n] and mask [n] after the smallest weights drop out and those with the largest gradient grow.
 
-    A weight that grows starts at 0. One that was dropped may grow again at once, and then keeps its value.
+    A growing weight starts at 0. A weight that drops out may grow again at once, and then keeps its value.
     """
     k = jnp.sum(mask)
     left = ops.hard_topk_mask(jnp.where(mask > 0, jnp.abs(w), -1.0), k - num_dropped)
@@ -27,12 +27,11 @@ def rewired(w: jax.Array, mask: jax.Array, gradient: jax.Array, num_dropped: jax
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """A random mask, rewired every `density_schedule.every` steps until `rigl.until` of training.
+    """Starts from a random mask and rewires it every `density_schedule.every` steps until `rigl.until` of training.
 
-    Weights outside of the mask are 0 and have a gradient, by which they grow; the optimizer's memory of a weight that
-    grows begins anew. Differs from the paper: the step at which a mask changes also learns; and all matrices have the
-    same density, or, of the whole network's budget, what comes of dropping and growing across all of them, while the
-    paper's are of Erdos-Renyi kind.
+    Weights outside of the mask are 0 and have a gradient, by which they grow; the optimizer has no memory of a weight
+    that grows. Differs from the paper: weights are also updated in a step that changes the mask; and densities are not
+    of Erdos-Renyi kind, but the same in all matrices, or with one budget whatever dropping and growing make them.
     """
     fields, every = config.rigl, config.density_schedule.every
 
@@ -40,7 +39,7 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
         return ops.hard_topk_mask(jax.random.uniform(key, w.shape, w.dtype), num_kept(config.density, w.size))
 
     def weights(w: jax.Array, mask: jax.Array) -> jax.Array:
-        return ops.straight_through(w * mask, w)  # so that the gradient is that of all weights
+        return ops.straight_through(w * mask, w)  # all weights have a gradient
 
     def after_update(
         w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
@@ -50,7 +49,7 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
         num_dropped = jnp.floor(drop_fraction(progress, fields.drop, fields.until) * num_kept(config.density, w.size))
         return jax.lax.cond(due, lambda: rewired(w, mask, gradient, num_dropped), lambda: (w * mask, mask))
 
-    # The optimizer's state of weights outside the mask is cleared in every step: only those inside learn.
+    # The optimizer's state of weights outside the mask is cleared in every step.
     return by_mask(weights, first, after_update)
 
 

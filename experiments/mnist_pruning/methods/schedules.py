@@ -1,8 +1,8 @@
 """Schedules of the density over training.
 
-config.density_schedule.name   constant (at config.density), or cubic (from 1 to it)
-                       .begin, .end   shares of training between which a cubic one falls
-                       .every         steps between two masks, of methods that hold one for a while
+config.density_schedule.name   constant (at config.density), or cubic (falling from 1 to it)
+                       .begin, .end   the shares of training between which a cubic schedule falls
+                       .every         the steps between two masks, for methods that hold a mask
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ import ml_collections
 from experiments.core.config import is_whole, require, require_one_of
 
 DENSITY_SCHEDULES = ("constant", "cubic")
-# Read by a method whose density may fall.
+# The fields that a method reads if its density may fall.
 FALLING = ("density_schedule.name", "density_schedule.begin", "density_schedule.end")
-Density = Callable[[jax.Array], jax.Array]  # of progress, from 0 to 1
+Density = Callable[[jax.Array], jax.Array]  # a function of progress, from 0 to 1
 
 
 def linear_density(target: float) -> Density:
@@ -38,25 +38,25 @@ def cubic_density(target: float, begin: float = 0.0, end: float = 1.0) -> Densit
 
 
 def density_of(config: ml_collections.ConfigDict) -> float | Density:
-    """Returns `config.density`, or the schedule that ends there."""
+    """Returns `config.density`, or the schedule that ends at it."""
     fields = config.density_schedule
     return config.density if fields.name == "constant" else cubic_density(config.density, fields.begin, fields.end)
 
 
 def kept(config: ml_collections.ConfigDict, n: int) -> Callable[[jax.Array], jax.Array | int]:
-    """Returns `k(progress)`, how many of `n` weights are kept; a Python integer where it does not change."""
+    """Returns `k(progress)`, the number of `n` weights to keep; a Python integer if it is constant."""
     density, final = density_of(config), num_kept(config.density, n)
     return falling_to(final, density, n) if callable(density) else lambda progress: final
 
 
 def falling_to(final: int, density: Density, n: int) -> Callable[[jax.Array], jax.Array]:
-    """Returns `number(progress)`, by a density that falls; it ends at as many as a constant density gives."""
-    # The product is rounded before it is rounded down.
+    """Returns `k(progress)` for a density that falls; it ends exactly at `final`."""
+    # The factor keeps a rounded product from being rounded down once more.
     return lambda progress: jnp.clip(jnp.floor(density(progress) * n * (1 + 4e-7)), final, n)
 
 
 def num_kept(density: float, size: int) -> int:
-    """`k`, rounded down; the tolerance keeps 0.29 * 100 from being 28."""
+    """Returns `density * size` rounded down; a tolerance keeps 0.29 * 100 from becoming 28."""
     return int(density * size + 1e-9)
 
 

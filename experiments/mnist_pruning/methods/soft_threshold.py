@@ -10,24 +10,21 @@ from experiments.mnist_pruning.methods.method import Method, PruningMethod, Stat
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """`sign(w) relu(|w| - sigmoid(s))`, where the threshold's `s` learns with the weights, by the same optimizer.
+    """Takes `sign(w) relu(|w| - sigmoid(s))` for the weights; `s` is trained with them, by the same optimizer.
 
-    Weight decay of weights and `s` makes them sparse: it pulls `s`, which starts far below 0, up. There is one `s` for
-    each budget: for each matrix as in the paper, or for the whole network as its global variant has it. The density
-    follows from `str.weight_decay`; `config.density` has no part in it.
+    Weight decay makes the weights sparse: it pulls `s`, which starts far below 0, up. Each budget has one `s`: each
+    matrix as in the paper, or the whole network as in its global variant. The density follows from `str.weight_decay`;
+    `config.density` is not read.
     """
     fields = config.str
 
     def init(w: jax.Array, key: jax.Array) -> State:
-        del key
         return {"s": jnp.full((), fields.initial, w.dtype)}
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del progress, key
         return jnp.sign(w) * jax.nn.relu(jnp.abs(w) - jax.nn.sigmoid(state["s"]))
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        del progress
         return fields.weight_decay / 2 * (jnp.sum(jnp.square(w)) + jnp.square(state["s"]))
 
     return Method(weights, init=init, penalty=penalty, optimizers={"s": optimizer.make(config, total_steps)})

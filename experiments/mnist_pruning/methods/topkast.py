@@ -11,27 +11,24 @@ from experiments.mnist_pruning.methods.schedules import num_kept
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
-    """Forward the largest weights, A; backward more of them, B, so that weights may take the place of others.
+    """Uses the largest weights forward (A) and more of them backward (B), so that weights may replace others.
 
-    The penalty keeps those in B from growing at random: `topkast.penalty` times half the square of each weight in A,
-    and 1 / density times that of those in B alone. What is in neither has no gradient. Differs from the paper: A and B
-    are chosen anew in each step, as its method says, where its experiments do so every hundred or so to save time.
+    The penalty keeps weights in B from growing at random: `topkast.penalty` times half the square of each weight in A,
+    and 1 / density times as much for weights in B alone. Weights in neither have no gradient. Differs from the paper's
+    experiments: A and B are chosen in each step, as its method says, not every hundred steps or so.
     """
-    del total_steps
     fields = config.topkast
 
     def among_largest(w: jax.Array, density: float) -> jax.Array:
         return ops.hard_topk_mask(jnp.abs(jax.lax.stop_gradient(w)), num_kept(density, w.size))
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
-        del state, progress
         forward = w * among_largest(w, config.density)
-        # Without a key it is evaluated and not differentiated.
+        # Evaluation has no key and no gradient.
         backward = max(fields.backward_density, config.density)
         return forward if key is None else ops.straight_through(forward, w * among_largest(w, backward))
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        del state, progress
         a = among_largest(w, config.density)
         b = among_largest(w, max(fields.backward_density, config.density))
         return fields.penalty / 2 * jnp.sum(jnp.square(w) * (a + (b - a) / config.density))

@@ -1,15 +1,15 @@
 """Every method at its best: a cosine learning rate, budgets of each matrix and of the whole network, low densities.
 
-Each method has as many candidates as any other: three learning rates times two settings of its own (the dense network,
-which has none, six rates), on validation, at 2 % of the whole network, in half the epochs. The winner is used for all
-densities and both budgets. The suite is to take less than 90 minutes, so the methods that are not in `EVERYWHERE` go
-without a budget for each matrix, and have two densities. The relaxed operators in it are p = 3/2, which has the least
-error on validation, and the paper's p = 4/3.
+Each method has six candidates: three learning rates times two settings of its own, or for the dense network six rates.
+They are compared on validation, at 2 % of the whole network, in half the epochs. The winner is used for all densities
+and both budgets. To keep the suite below 90 minutes, only the methods in `IN_ALL_CELLS` train with a budget for each
+matrix and at all densities. The relaxed operators among them are p = 3/2, which has the least error on validation, and
+the paper's p = 4/3.
 
 `vit` prunes a second network: a small vision transformer on CIFAR-100's coarse labels, from scratch, with one budget
-for every matrix but embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half the
-steps; all else is the first of the two settings that it has to choose from on MNIST, but for `VIT_CONSTANT`, whose
-density is constant.
+for all matrices except embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half
+the steps. Its other fields are the first of its two settings on MNIST; methods in `VIT_CONSTANT` have a constant
+density instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ COMMON: Fields = {
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
 DENSITIES = (0.1, 0.05, 0.02, 0.01)
-EVERYWHERE = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
+IN_ALL_CELLS = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
 CELLS = [(budget, density) for budget in ("network", "matrix") for density in DENSITIES]
 FEWER_CELLS = [("network", 0.1), ("network", 0.02)]
 
@@ -50,25 +50,25 @@ VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_e
 
 
 def best() -> list[SuiteRun]:
-    """The sweeps, then the runs on test."""
+    """Returns the sweeps, then the runs on test."""
     return [run for make in (_sweep, _final) for name, trial in AT_BEST.items() for run in make(name, trial)]
 
 
 def quick() -> list[SuiteRun]:
-    """The methods that are compared everywhere, at given settings: few seeds and epochs, 2 % of the network."""
-    runs = _at_first_setting(EVERYWHERE)
+    """Returns the methods of all cells at given settings: few seeds and epochs, 2 % of the network."""
+    runs = _at_first_setting(IN_ALL_CELLS)
     return [SuiteRun(f"best/network-{name}-0.02", COMMON | fields | QUICK) for name, fields in runs.items()]
 
 
 def vit() -> list[SuiteRun]:
-    """The sweeps of the second network, then the runs on test."""
+    """Returns the sweeps of the second network, then its runs on test."""
     methods = _at_first_setting(VIT_METHODS)
     methods |= {name: AT_BEST[name].fields for name in VIT_CONSTANT}
     return [run for make in (_vit_sweep, _vit_final) for name, fields in methods.items() for run in make(name, fields)]
 
 
 def _at_first_setting(names: Sequence[str]) -> dict[str, Fields]:
-    """The dense network, and the methods of these names at the first of the settings that they have to choose from."""
+    """Returns the fields of the dense network, and of the named methods at the first of their settings."""
     trials = {name: AT_BEST[name] for name in ("dense", *names)}
     return {name: trial.fields | next(iter(trial.candidates.values())) for name, trial in trials.items()}
 
@@ -92,8 +92,8 @@ def _final(name: str, trial: Trial) -> Iterator[SuiteRun]:
 
 
 def _cells(name: str) -> list[tuple[str, float]]:
-    """Budgets and densities; neither says anything of the dense network."""
-    return CELLS if name in EVERYWHERE else FEWER_CELLS[:1] if name == "dense" else FEWER_CELLS
+    """Returns the budgets and densities of a method; the dense network has one cell, as neither matters to it."""
+    return CELLS if name in IN_ALL_CELLS else FEWER_CELLS[:1] if name == "dense" else FEWER_CELLS
 
 
 def _vit_sweep(name: str, fields: Fields) -> Iterator[SuiteRun]:

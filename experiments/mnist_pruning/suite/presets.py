@@ -1,12 +1,11 @@
-"""The suites on offer, as lists of runs.
+"""The presets of the suite, as lists of runs.
 
-full   what results/mnist_pruning holds: hyper-parameters chosen on validation, then every method on
-       test, for both sets of pruned layers; then every method at its best (`best.py`), and why the
-       paper's lam fails (`why`); about 100 minutes on 2 CPU cores
+full   the runs of results/mnist_pruning: hyper-parameters chosen on validation, then every method on test, for both
+       sets of pruned layers; then every method at its best (`best.py`), and why the paper's lam fails (`why`); about
+       100 minutes on 2 CPU cores
 best, why   these parts alone
-vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`);
-       an hour on one CPU core
-masks  hard top-k with the gradient of every relaxed mask, for `results/relaxations`; 40 minutes
+vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`); an hour on one CPU core
+masks  hard top-k with the gradient of every relaxed mask, for results/relaxations; 40 minutes
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; a few minutes on 2 CPU cores
 """
@@ -21,9 +20,9 @@ from experiments.mnist_pruning.suite.trials import (
     P,
     Trial,
     annealed,
+    at_given_settings,
     chosen_by,
-    given,
-    of,
+    fields_of,
     papers,
 )
 
@@ -31,15 +30,15 @@ LAYERS = ((1, 2, 3), (2, 3))
 EPOCHS = 30
 SWEEP_SEEDS = (100, 101, 102)
 FINAL_SEEDS = tuple(range(10))
-# What Figure 5 compares, with the layers that the paper's slides prune: ten seeds cannot tell these methods apart.
+# The methods of Figure 5, with the layers that the paper's slides prune: ten seeds cannot tell these methods apart.
 FIGURE5 = {"hard", "relaxed-p2", "relaxed-p4_3"}
 FIGURE5_LAYERS = (2, 3)
 FIGURE5_SEEDS = tuple(range(40))
 
-# The paper's learning rate is low for 30 epochs, and the relaxed operator has most to learn in them: once more, each
-# method at the best of these. Only the method's own choice is made here, so lam is that of the config's variant.
+# The paper's learning rate is low for 30 epochs, most of all for the relaxed operator. So these methods train once more
+# at the best of these rates; nothing else is chosen, and lam is that of the config's variant.
 TUNED_LAYERS = (1, 2, 3)
-TUNED = {"dense": of("dense"), "hard": of("hard"), "annealed-p4_3": annealed(4 / 3, 3.0)}
+TUNED = {"dense": fields_of("dense"), "hard": fields_of("hard"), "annealed-p4_3": annealed(4 / 3, 3.0)}
 TUNED_RATES = (0.03, 0.1)
 
 QUICK_EPOCHS = 10
@@ -52,11 +51,11 @@ DEMO = {
     "batch_size": 32,
     "optimizer.learning_rate": 0.05,
     "prune_layers": (1, 2, 3),
-    # Gates see few steps here, so they have to move faster.
+    # There are few steps here, so gates have to move faster.
     "hard_concrete.learning_rate": 0.1,
 }
 
-# All that the paper leaves open of network, training and budget, by the names of runs.
+# What the paper leaves open about network, training and budget, by the names of runs.
 OPEN: dict[str, Fields] = {
     "as-elsewhere": {},
     "inputs-in-0-1": {"inputs": "unit"},
@@ -70,7 +69,7 @@ OPEN: dict[str, Fields] = {
     "gradient-10-mean-over-classes": {"optimizer.learning_rate": 1e-3},
     "a-budget-for-each-unit": {"budget": "row"},
 }
-# And of the operator alone, to be compared with hard top-k as elsewhere.
+# What it leaves open about the operator; these runs are compared with hard top-k as elsewhere.
 _TIMES = "lam-times-the-number-of-weights"
 OF_OPERATOR: dict[str, Fields] = {
     _TIMES: {"lam_times_size": True},
@@ -90,7 +89,7 @@ WHY: Fields = {
 
 
 def full() -> list[SuiteRun]:
-    """The sweep on validation, then the final runs on test."""
+    """Returns the sweeps on validation, then the final runs on test."""
     rates = {f"lr{rate:g}": {"optimizer.learning_rate": rate} for rate in TUNED_RATES}
     tuned = {f"tuned-{name}": Trial(fields, rates) for name, fields in TUNED.items()}
     rounds = [*((layers, IN_PAPERS_SETTING) for layers in LAYERS), (TUNED_LAYERS, tuned)]
@@ -99,16 +98,16 @@ def full() -> list[SuiteRun]:
 
 
 def why() -> list[SuiteRun]:
-    """Why the paper's lam fails: the relaxed operator at lam = 1e-4 under all that the paper leaves open.
+    """Returns the relaxed operator at lam = 1e-4 under everything that the paper leaves open.
 
-    Each variant is trained with hard top-k, where it means something to it, and with the relaxed one for p = 2; the
-    first, and the one that comes nearest to hard top-k, for p = 4/3 too, and that as long as the paper trains. Nothing
-    is chosen, so the runs are on test.
+    Each variant trains the relaxed operator with p = 2, and hard top-k if the variant applies to it. The first variant,
+    and the one that comes nearest to hard top-k, also train with p = 4/3; the nearest also as long as the paper trains.
+    Nothing is chosen, so all runs are on test.
     """
     runs = []
     for name, fields in (OPEN | OF_OPERATOR).items():
         if name in OPEN:
-            runs.append(SuiteRun(f"why/{name}-hard", WHY | fields | of("hard")))
+            runs.append(SuiteRun(f"why/{name}-hard", WHY | fields | fields_of("hard")))
         for p_name, p in P.items():
             if p == 2 or not fields or "lam_times_size" in fields:
                 runs.append(SuiteRun(f"why/{name}-{p_name}", WHY | papers(p) | fields))
@@ -116,16 +115,18 @@ def why() -> list[SuiteRun]:
 
 
 def quick() -> list[SuiteRun]:
-    """The main methods, all layers pruned, without a sweep."""
+    """Returns the main methods with all layers pruned, without a sweep."""
     base = {"seeds": (0, 1, 2), "epochs": QUICK_EPOCHS, "checkpoint_every": QUICK_EPOCHS, "prune_layers": (1, 2, 3)}
-    runs = given()
+    runs = at_given_settings()
     return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | runs[name]) for name in QUICK] + best.quick()
 
 
 def demo() -> list[SuiteRun]:
-    """Every method on digits."""
+    """Returns every method on digits."""
     base = DEMO | {"checkpoint_every": DEMO["epochs"]}
-    return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in given().items()]
+    return [
+        SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | fields) for name, fields in at_given_settings().items()
+    ]
 
 
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
@@ -140,7 +141,7 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
 
 
 def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
-    """The candidates for every choice to be made for `layers`."""
+    """Yields the candidates for every choice for `layers`."""
     common: Fields = {"split": "validation", "epochs": EPOCHS, "checkpoint_every": EPOCHS, "prune_layers": layers}
     for name, trial in trials.items():
         choice, seeds = f"{_layers(layers)}-{name}", {"seeds": SWEEP_SEEDS[: trial.sweep_seeds]}
@@ -155,7 +156,7 @@ def _sweep(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[Suite
 
 
 def _final(layers: Sequence[int], trials: Mapping[str, Trial]) -> Iterator[SuiteRun]:
-    """Every method for `layers`: the paper's settings, and those chosen."""
+    """Yields every method for `layers`, at the paper's settings and at the chosen ones."""
     common: Fields = {"split": "test", "epochs": EPOCHS, "checkpoint_every": EPOCHS // 3, "prune_layers": layers}
     for method, trial in trials.items():
         many = layers == FIGURE5_LAYERS and method in FIGURE5

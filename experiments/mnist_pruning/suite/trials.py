@@ -1,4 +1,4 @@
-"""Which settings of each method the suites train, and from which they choose on validation."""
+"""The settings of each method that the suites train, and the candidates that they choose from on validation."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -10,22 +10,22 @@ from experiments.mnist_pruning.methods.relaxed import SUPPORT
 Fields = dict[str, Any]  # of a config, by dotted name
 
 PAPER_LAM = 1e-4
-P = {"p2": 2.0, "p4_3": 4 / 3}  # of the paper
-# Learning rates to choose from; lower ones for methods that hardly train at 1.
+P = {"p2": 2.0, "p4_3": 4 / 3}  # the paper's exponents
+# Learning rates to choose from; the lower ones are for methods that hardly train at 1.
 RATES, LOWER_RATES = (0.1, 0.3, 1.0), (0.03, 0.1, 0.3)
 _EXPONENTS = {"p2": 2.0, "p3_2": 3 / 2, "p4_3": 4 / 3, "p5_4": 5 / 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run on test with `fields`, and with the best of `candidates` on validation if there are any.
+    """A run on test with `fields` and the best of `candidates` on validation, if there are any.
 
     Attributes:
-      fields: of the config.
+      fields: fields of the config.
       candidates: settings to choose from, by name.
-      rates: learning rates to choose from with each of them, for methods at their best.
-      sweep_seeds: how many seeds each candidate has; fewer where a step is dear.
-      seeds: how many seeds the run on test has.
+      rates: learning rates to try with each candidate, for methods at their best.
+      sweep_seeds: the number of seeds of each candidate; fewer where a step is slow.
+      seeds: the number of seeds of the run on test.
     """
 
     fields: Fields
@@ -35,8 +35,8 @@ class Trial:
     seeds: int = 10
 
 
-def of(method: str) -> Fields:
-    """The fields of a method, with the first density schedule that it can follow."""
+def fields_of(method: str) -> Fields:
+    """Returns the fields of a method, with the first density schedule that it can follow."""
     return {"method": method, "density_schedule.name": METHODS[method].density_schedules[0]}
 
 
@@ -45,7 +45,7 @@ def _each(label: str, field: str, *values: float, written: Callable[[float], str
 
 
 def _scientific(value: float) -> str:
-    """`1e-3`, `1`, `10`."""
+    """Writes a number as `1e-3`, `1`, `10`."""
     return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")
 
 
@@ -54,54 +54,54 @@ def _lams(label: str, *lams: float) -> dict[str, Fields]:
 
 
 def papers(p: float) -> Fields:
-    """The setting of the paper: lam = 1e-4, and selected weights shrunk."""
-    return of("relaxed") | {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
+    """Returns the paper's setting: lam = 1e-4, and selected weights shrunk."""
+    return fields_of("relaxed") | {"p": p, "debias": False, "lam.schedule": "constant", "lam.start": PAPER_LAM}
 
 
 def rescaled(p: float) -> Fields:
-    """At large lam only the rescaled operator keeps the weights' size, so the sweeps use that."""
-    return of("relaxed") | {"p": p, "debias": True, "lam.schedule": "constant"}
+    """Returns the rescaled operator, which keeps the size of weights at a large lam, with a constant lam."""
+    return fields_of("relaxed") | {"p": p, "debias": True, "lam.schedule": "constant"}
 
 
 def annealed(p: float, start: float) -> Fields:
-    """Starts close to the identity, so dense, and hardens."""
+    """Returns the rescaled operator with falling lam: it starts near the identity, so dense, and becomes hard."""
     return rescaled(p) | {"lam.schedule": "geometric", "lam.start": start, "lam.end": 1e-3}
 
 
-def steady(p: float, start: float) -> Fields:
-    """`annealed`, but lam stays above what makes steps at the threshold large; hard for the last tenth.
+def annealed_then_hard(p: float, start: float) -> Fields:
+    """Returns `annealed` with a lam that falls to 1e-2 only, and a hard top-k in the last tenth of training.
 
-    A step moves a pair at the threshold by the learning rate over 2 lam. At a rate of 0.05 and lam = 1e-3 that is 25
-    times the difference of gradients, and now and then a network is lost in its last epochs.
+    A step moves a pair of weights at the threshold by the learning rate over 2 lam. At a rate of 0.05 and lam = 1e-3
+    that is 25 times the difference of their gradients, and some networks are lost in their last epochs.
     """
     return annealed(p, start) | {"lam.end": 1e-2, "hard_after": 0.9}
 
 
-_STRAIGHT_THROUGH = rescaled(2.0) | of("straight_through")
-# Runs at given settings: every method, for the demo and the quick suite.
-_SEVERAL: dict[str, dict[str, Fields]] = {
+_STRAIGHT_THROUGH = rescaled(2.0) | fields_of("straight_through")
+# The methods that have several runs at given settings, or settings of their own, in the demo and the quick suite.
+_GIVEN: dict[str, dict[str, Fields]] = {
     "relaxed": {
         **{f"relaxed-{name}": papers(p) for name, p in P.items()},
-        "annealed-p2": steady(2.0, 10.0),
-        "annealed-p4_3": steady(4 / 3, 3.0),
+        "annealed-p2": annealed_then_hard(2.0, 10.0),
+        "annealed-p4_3": annealed_then_hard(4 / 3, 3.0),
     },
     "straight_through": {"straight_through": _STRAIGHT_THROUGH | {"lam.start": 0.1}},
     "mask_straight_through": {
-        "lapsum_straight_through": of("mask_straight_through") | {"mask.name": "lapsum", "mask.strength": 0.1}
+        "lapsum_straight_through": fields_of("mask_straight_through") | {"mask.name": "lapsum", "mask.strength": 0.1}
     },
 }
 
 
-def given() -> dict[str, Fields]:
-    """The runs at given settings, by name, in the order of METHODS."""
-    runs = [_SEVERAL.get(name, {name: of(name)}) for name in METHODS]
+def at_given_settings() -> dict[str, Fields]:
+    """Returns every method at given settings, by the names of runs, in the order of METHODS."""
+    runs = [_GIVEN.get(name, {name: fields_of(name)}) for name in METHODS]
     return {run: fields for of_method in runs for run, fields in of_method.items()}
 
 
-# The paper's setting: its own lam, then lam at its best, constant and annealed; and the methods beside it.
+# The methods in the paper's setting: the relaxed operator at its lam, at the best constant lam, annealed; and others.
 IN_PAPERS_SETTING = {
-    "dense": Trial(of("dense")),
-    "hard": Trial(of("hard")),
+    "dense": Trial(fields_of("dense")),
+    "hard": Trial(fields_of("hard")),
     **{f"relaxed-{name}": Trial(papers(p)) for name, p in P.items()},
     **{
         name: trial
@@ -112,43 +112,48 @@ IN_PAPERS_SETTING = {
         }.items()
     },
     "straight_through": Trial(_STRAIGHT_THROUGH, _lams("lam", 1e-2, 1e-1, 1.0)),
-    # Smaller epsilons learn more slowly.
+    # A smaller epsilon trains more slowly.
     "ot_straight_through": Trial(
-        of("ot_straight_through"),
+        fields_of("ot_straight_through"),
         _each("epsilon", "ot.epsilon", 3e-2, 1e-1, 1.0, written=_scientific),
         sweep_seeds=1,
         seeds=5,
     ),
-    "hard_concrete": Trial(of("hard_concrete")),
-    "ista": Trial(of("ista")),
+    "hard_concrete": Trial(fields_of("hard_concrete")),
+    "ista": Trial(fields_of("ista")),
 }
 
 _CUBIC = {"density_schedule.name": "cubic"}
 _ENDS = {name: _CUBIC | end for name, end in _each("end", "density_schedule.end", 0.7, 0.5).items()}
 _STARTS = {"p2": (10.0, 3.0), "p3_2": (10.0, 3.0), "p4_3": (3.0, 1.0), "p5_4": (3.0, 1.0)}
-# Every method at its best: two settings of each to choose from, of the relaxed operator two for every exponent, each at
-# three learning rates; lower ones for methods that hardly trained at 1. Top-KAST trains at none, nor does a constant
-# density: 2 % of the network leave the first matrix empty.
+# Every method at its best: each has two settings to choose from, the relaxed operator two for each exponent, at three
+# learning rates. Methods that hardly train at 1 have lower rates. Top-KAST trains at none of them, and neither does a
+# constant density: with 2 % of the network the first matrix is empty.
 AT_BEST = {
     "dense": Trial({"method": "dense"}, {"dense": {}}, rates=(0.03, 0.05, 0.1, 0.2, 0.3, 1.0)),
-    "hard": Trial(of("hard"), _ENDS, LOWER_RATES),
-    **{f"annealed-{name}": Trial(steady(p, 1.0), _lams("start", *_STARTS[name])) for name, p in _EXPONENTS.items()},
+    "hard": Trial(fields_of("hard"), _ENDS, LOWER_RATES),
+    **{
+        f"annealed-{name}": Trial(annealed_then_hard(p, 1.0), _lams("start", *_STARTS[name]))
+        for name, p in _EXPONENTS.items()
+    },
     **{
         f"support-{name}": Trial(
             rescaled(_EXPONENTS[name]) | {"lam.schedule": SUPPORT}, _each("end", "hard_after", 0.7, 0.9)
         )
         for name in ("p2", "p3_2", "p4_3")
     },
-    "identity_straight_through": Trial(of("identity_straight_through"), _ENDS, LOWER_RATES),
-    "st3": Trial(of("st3"), _ENDS, LOWER_RATES),
-    "gradual": Trial(of("gradual"), _ENDS, LOWER_RATES),
-    "movement": Trial(of("movement"), _ENDS),
-    "rigl": Trial(of("rigl"), _each("drop", "rigl.drop", 0.3, 0.5), (0.1, 0.3, 0.5)),
-    "topkast": Trial(of("topkast"), _each("backward", "topkast.backward_density", 0.2, 0.5)),
-    "str": Trial(of("str"), _each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific), (0.1, 0.3, 0.5)),
+    "identity_straight_through": Trial(fields_of("identity_straight_through"), _ENDS, LOWER_RATES),
+    "st3": Trial(fields_of("st3"), _ENDS, LOWER_RATES),
+    "gradual": Trial(fields_of("gradual"), _ENDS, LOWER_RATES),
+    "movement": Trial(fields_of("movement"), _ENDS),
+    "rigl": Trial(fields_of("rigl"), _each("drop", "rigl.drop", 0.3, 0.5), (0.1, 0.3, 0.5)),
+    "topkast": Trial(fields_of("topkast"), _each("backward", "topkast.backward_density", 0.2, 0.5)),
+    "str": Trial(
+        fields_of("str"), _each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific), (0.1, 0.3, 0.5)
+    ),
 }
 
 
 def chosen_by(fields: Mapping[str, Any]) -> str | None:
-    """The metric of the dense network, which is not there to be hardened; None for others: that of the suite."""
+    """Returns the metric that chooses for the dense network, which is not hardened; None for others: the suite's."""
     return "valid_error" if fields["method"] == "dense" else None

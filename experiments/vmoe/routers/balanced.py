@@ -1,4 +1,4 @@
-"""Experts choose their tokens, and no token is chosen by too many."""
+"""Expert choice with a limit to the experts of a token."""
 
 import dataclasses
 
@@ -11,21 +11,22 @@ from experiments.vmoe.routers.routing import Logits, PerExpert, Slots, fill_slot
 
 @dataclasses.dataclass(frozen=True)
 class BalancedExpertChoice(PerExpert):
-    """The mask is a relaxed plan: those of an expert sum to `k`, those of a token to no more than `limit`.
+    """The mask is a relaxed plan: its sum is `k` for each expert, and at most `limit` for each token.
 
-    A sparse transport between experts and tokens (Liu, Puigcerver and Blondel, 2023), in the place of the auxiliary
-    loss of token choice and of the auctions of BASE layers (Lewis et al., 2021). The buffer takes the tokens of largest
-    mask; what does not fit has no part in the output. The gradient goes through gate and mask.
+    It is a sparse transport between experts and tokens (Liu, Puigcerver and Blondel, 2023), which replaces the
+    auxiliary loss of token choice and the auctions of BASE layers (Lewis et al., 2021). The buffer takes the tokens of
+    largest mask; the others have no part in the output. The gradient goes through gate and mask.
 
     Attributes:
-      k: tokens of an expert, in [0, S].
-      capacity: slots of its buffer, C, at least 1 and at most S.
-      limit: experts of a token at most, a real number; with E k > S limit there is no plan.
-      lam: strength of the relaxation in the units of the score, above 0; a number or a scalar array.
-      p: exponent of the regularisation, in (1, 2].
+      k: the tokens of an expert, in [0, S].
+      capacity: C, the slots of its buffer, in [1, S].
+      limit: the most experts of a token, a real number; if E k > S limit there is no plan.
+      lam: the strength of the relaxation in the units of the score, above 0; a number or a scalar array.
+      p: the exponent of the regularisation, in (1, 2].
       score: what experts and tokens are matched by, "gates" or "logits".
-      max_iter: of the solver. Where they are too few, the tokens of an expert sum to k, and some have more experts.
-      tol: how far the sums may be off.
+      max_iter: the most iterations of the solver. With too few, masks of an expert still sum to k, but some tokens have
+        more experts than `limit`.
+      tol: the error allowed in the sums.
     """
 
     k: int
@@ -38,7 +39,7 @@ class BalancedExpertChoice(PerExpert):
     tol: float = 1e-3
 
     def __call__(self, logits: Logits) -> Slots:
-        """About `k` tokens for every expert, at most `capacity`, and about `limit` experts for a token."""
+        """Routes about `k` tokens to each expert, at most `capacity`, and a token to about `limit` experts at most."""
         gates, scores = gates_and_scores(logits, self.score)
         mask = ops.topk_plan(
             scores, self.k, self.limit, lam=self.lam, p=self.p, max_iter=self.max_iter, tol=self.tol

@@ -1,4 +1,4 @@
-"""Experts choose their tokens: by a hard or a relaxed top-k over the tokens of a group."""
+"""Expert choice by a hard or a relaxed top-k over the tokens of a group."""
 
 import dataclasses
 
@@ -17,15 +17,15 @@ class HardExpertChoice(PerExpert):
     """Every expert takes its `k` tokens of largest score in the group, ties by index.
 
     Attributes:
-      k: tokens of an expert, an integer in [1, S]; its buffer has as many slots.
-      score: what the tokens compete by, "gates" or "logits".
+      k: the tokens of an expert, an integer in [1, S]; its buffer has as many slots.
+      score: what tokens compete by, "gates" or "logits".
     """
 
     k: int
     score: str = "gates"
 
     def __call__(self, logits: Logits) -> Slots:
-        """Exactly `k` tokens for every expert."""
+        """Routes exactly `k` tokens to each expert."""
         gates, scores = gates_and_scores(logits, self.score)
         _, token = jax.lax.top_k(jax.lax.stop_gradient(scores), self.k)
         weight = jnp.take_along_axis(gates.swapaxes(1, 2), token, axis=-1)
@@ -39,16 +39,15 @@ class HardExpertChoice(PerExpert):
 class RelaxedExpertChoice(PerExpert):
     """Every expert takes the relaxed top-k mask of its scores over the tokens of the group.
 
-    The mask sums to `k` and is exactly 0 for most tokens, but for a few more than `k` of them it is not. The buffer
-    takes those of largest mask; what does not fit has no part in the output. The gradient goes through gate and mask.
+    The mask sums to `k`. It is exactly 0 for most tokens, and above 0 for a few more than `k`. The buffer takes those
+    with the largest mask; the others have no part in the output. The gradient goes through gate and mask.
 
     Attributes:
-      k: tokens of an expert, in [0, S].
-      capacity: slots of its buffer, C, at least 1 and at most S.
-      lam: strength of the relaxation in the units of the score, >= 0; a number or a scalar array. 0 is the hard router.
-      p: exponent of the regularisation, in (1, 2].
-      score: what the tokens compete by, "gates" or "logits".
-      iterations: of Dykstra's algorithm, as in the paper, which does not converge in few; None: the exact solver.
+      k: the tokens of an expert, in [0, S]. capacity: C, the slots of its buffer, in [1, S]. lam: the strength of the
+      relaxation in the units of the score, >= 0; a number or a scalar array. 0: the hard router. p: the exponent of the
+      regularisation, in (1, 2]. score: what tokens compete by, "gates" or "logits". iterations: the iterations of
+      Dykstra's algorithm, of which the paper has 10, too few to converge; None: the exact
+        solver.
     """
 
     k: float
@@ -59,31 +58,31 @@ class RelaxedExpertChoice(PerExpert):
     iterations: int | None = None
 
     def __call__(self, logits: Logits) -> Slots:
-        """About `k` tokens for every expert, at most `capacity`."""
+        """Routes about `k` tokens to each expert, at most `capacity`."""
         gates, scores = gates_and_scores(logits, self.score)
         solver: Solver = "threshold" if self.iterations is None else Dykstra(max_iter=self.iterations, tol=0.0)
         mask = ops.topk_mask(scores, self.k, lam=self.lam, p=self.p, solver=solver)
-        # The exact mask grows with the score, which also tells apart those that are 1: the order of the hard router.
+        # The exact mask grows with the score; the score also orders tokens whose mask is 1, as in the hard router.
         order = scores if self.iterations is None else mask
         _, token = jax.lax.top_k(jax.lax.stop_gradient(order), self.capacity)
         return fill_slots(gates, mask, token)
 
     def thresholds(self, logits: Logits) -> ops.TopkThreshold:
-        """The thresholds of its exact masks, [G, E], for `ThresholdExpertChoice`."""
+        """Returns the thresholds of the exact masks, [G, E], for `ThresholdExpertChoice`."""
         return ops.topk_threshold(gates_and_scores(logits, self.score)[1], self.k, lam=self.lam, p=self.p)
 
 
 @dataclasses.dataclass(frozen=True)
 class ThresholdExpertChoice(PerExpert):
-    """The mask of a token is that of expert choice by a threshold that was found before, whatever else is in its group.
+    """The mask of a token follows from a threshold that was found before, whatever else is in its group.
 
-    For networks that were trained by expert choice, whose predictions then do not depend on their neighbours. How many
-    tokens an expert selects is no longer fixed; only what finds room in the buffer depends on the group.
+    A network trained by expert choice then predicts independently of the neighbours. The number of tokens that an
+    expert selects is no longer fixed; only which of them find room in the buffer depends on the group.
 
     Attributes:
-      threshold: of `RelaxedExpertChoice.thresholds`, [G, E], or a mean of them, [E].
-      capacity: slots of the buffer, C, at least 1 and at most S.
-      score: what the threshold was found for, "gates" or "logits".
+      threshold: thresholds [G, E] of `RelaxedExpertChoice.thresholds`, or a mean of them, [E].
+      capacity: C, the slots of the buffer, in [1, S].
+      score: the score that the threshold is for, "gates" or "logits".
     """
 
     threshold: ops.TopkThreshold
@@ -91,7 +90,7 @@ class ThresholdExpertChoice(PerExpert):
     score: str = "logits"
 
     def __call__(self, logits: Logits) -> Slots:
-        """Any number of tokens for an expert, at most `capacity` of them in its buffer."""
+        """Lets each expert select any number of tokens, at most `capacity` of them in its buffer."""
         gates, scores = gates_and_scores(logits, self.score)
         _, token = jax.lax.top_k(jax.lax.stop_gradient(scores), self.capacity)
         return fill_slots(gates, self.threshold(scores), token)
@@ -101,14 +100,14 @@ class ThresholdExpertChoice(PerExpert):
 class StraightThroughExpertChoice(PerExpert):
     """The hard router with the gradient of the relaxed mask (the straight-through estimator of Bengio et al., 2013).
 
-    Tokens in the buffer beyond the `k` have the weight 0 and a gradient, which tells the router what they would gain.
+    Tokens in the buffer beyond the `k` have the weight 0, and a gradient that tells the router what they would gain.
 
     Attributes:
-      k: tokens of an expert, an integer in [1, S].
-      capacity: slots of its buffer, C, at least k and at most S.
-      lam: strength of the relaxation behind the mask, as of `RelaxedExpertChoice`.
-      p: exponent of the regularisation, in (1, 2].
-      score: what the tokens compete by, "gates" or "logits".
+      k: the tokens of an expert, an integer in [1, S].
+      capacity: C, the slots of its buffer, in [k, S].
+      lam: the strength of the relaxation behind the gradient, as in `RelaxedExpertChoice`.
+      p: the exponent of the regularisation, in (1, 2].
+      score: what tokens compete by, "gates" or "logits".
     """
 
     k: int
@@ -118,7 +117,7 @@ class StraightThroughExpertChoice(PerExpert):
     score: str = "logits"
 
     def __call__(self, logits: Logits) -> Slots:
-        """Exactly `k` tokens for every expert."""
+        """Routes exactly `k` tokens to each expert."""
         gates, scores = gates_and_scores(logits, self.score)
         hard = ops.hard_topk_mask(scores, self.k)
         mask = ops.straight_through(hard, ops.topk_mask(scores, self.k, lam=self.lam, p=self.p))

@@ -1,4 +1,4 @@
-"""Tokens choose their experts."""
+"""Token choice: tokens select their experts."""
 
 import dataclasses
 import math
@@ -14,15 +14,14 @@ PRIORITIES = ("order", "gates")
 
 @dataclasses.dataclass(frozen=True)
 class TokenChoice(PerExpert):
-    """Every token takes its `selected` experts of largest gate; an expert serves no more than `capacity` of them.
+    """Every token takes its `selected` experts of largest gate; an expert serves at most `capacity` tokens.
 
-    First choices come before second ones, and so on. In training, with noise, the importance and the load loss of
+    First choices come before second ones, and so on. In training with noise, the importance and the load loss of
     Riquelme et al. (2021, Appendix A) keep the experts in balance.
 
     Attributes:
-      selected: experts of a token, K in [1, E].
-      capacity: slots of the buffer of an expert, C in [1, S].
-      priority: who comes first among equal choices: "order", the first token of the group, or "gates", the token of
+      selected: K in [1, E], the experts of a token. capacity: C in [1, S], the slots of an expert's buffer. priority:
+      which token comes first among equal choices: "order", the first in the group, or "gates", the one with the
         largest gate (batch prioritized routing).
     """
 
@@ -31,7 +30,7 @@ class TokenChoice(PerExpert):
     priority: str = "order"
 
     def __call__(self, logits: Logits) -> Slots:
-        """At most `selected` experts for every token, at most `capacity` tokens for every expert."""
+        """Routes each token to at most `selected` experts, and at most `capacity` tokens to each expert."""
         gates = jax.nn.softmax(logits.noisy)
         largest, expert = jax.lax.top_k(gates, self.selected)  # [G, S, K]
         num_tokens, num_experts = gates.shape[1:]
@@ -49,20 +48,20 @@ class TokenChoice(PerExpert):
         return dataclasses.replace(routed, auxiliary=self._auxiliary(logits))
 
     def _auxiliary(self, logits: Logits) -> Array:
-        """The mean of importance and load loss, [G]; 0 without noise, where there is no load to expect."""
+        """Returns the mean of importance and load loss, [G]; 0 without noise, which the load needs."""
         if logits.noise == 0.0:
             return no_loss(logits.clean)
         threshold = jax.lax.top_k(logits.noisy, self.selected)[0][..., -1:]
-        # The probability that an expert is selected again if the noise is drawn anew.
+        # The probability that an expert is selected if its noise is drawn again.
         load = _exceeds((threshold - logits.clean) / logits.noise)
         return 0.5 * (_squared_variation(jax.nn.softmax(logits.clean)) + _squared_variation(load))
 
 
 @jax.custom_jvp
 def _exceeds(z: Array) -> Array:
-    """The probability that a standard normal variable exceeds z.
+    """Returns the probability that a standard normal variable exceeds z.
 
-    With a derivative of its own, as JAX 0.12 cannot differentiate the error function inside `shard_map`.
+    It has its own derivative because JAX 0.12 cannot differentiate the error function inside `shard_map`.
     """
     return 0.5 * jax.lax.erfc(math.sqrt(0.5) * z)
 
@@ -71,6 +70,6 @@ _exceeds.defjvps(lambda z_dot, probability, z: -math.sqrt(0.5 / math.pi) * jnp.e
 
 
 def _squared_variation(values: Array) -> Array:
-    """The squared coefficient of variation over the experts of the mean over the tokens; [G, S, E] to [G]."""
+    """[G, S, E] to [G]: the squared coefficient of variation, over experts, of the mean over tokens."""
     mean = values.mean(axis=1)
     return mean.var(axis=1) / jnp.square(mean.mean(axis=1))

@@ -105,12 +105,14 @@ def test_a_reference_with_the_same_optimizer_comes_first():
 
 
 def test_runs_that_cannot_be_named_are_told_apart_from_others():
-    assert PRESENTATION.odd(run_of("a")) == ""
-    assert "'gone'" in PRESENTATION.odd(run_of("a", method="gone"))
-    assert "a run of toy" in PRESENTATION.odd(dataclasses.replace(run_of("a"), environment={"experiment": "other"}))
+    assert PRESENTATION.why_not_shown(run_of("a")) == ""
+    assert "'gone'" in PRESENTATION.why_not_shown(run_of("a", method="gone"))
+    assert "a run of toy" in PRESENTATION.why_not_shown(
+        dataclasses.replace(run_of("a"), environment={"experiment": "other"})
+    )
     strict = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['size'] + 1}")
-    assert "'size'" in strict.odd(run_of("a"))
-    assert "TypeError" in strict.odd(run_of("a", size="large"))
+    assert "'size'" in strict.why_not_shown(run_of("a"))
+    assert "TypeError" in strict.why_not_shown(run_of("a", size="large"))
 
 
 def test_final_values_and_runs_of_other_seeds_as_one():
