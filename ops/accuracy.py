@@ -13,18 +13,19 @@ from .scalar.arithmetic import choose
 def topk_accuracy(
     logits: ArrayLike, labels: ArrayLike, max_k: int, *, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
-    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` in one pass.
+    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` at once.
 
     The rank of the label is counted, without a sort. Among equal logits the first ranks first, as in ``lax.top_k``. If
     an example has several labels, one of them suffices.
 
     Args:
       logits: real array, any shape. A NaN never ranks ahead of a label, and a label whose logit is NaN is never a hit.
-      labels: integers of the shape of ``logits`` without ``axis``; one out of range is never a hit. Or one value per
-        class, of the shape of ``logits``, non-zero where the class is a label (multi-hot); without labels, no hit.
+      labels: integers of the shape of ``logits`` without ``axis``; a label out of range is never a hit. Alternatively
+        one value per class, of the shape of ``logits``, non-zero where the class is a label (multi-hot).
       max_k: a Python integer in ``[1, n]``, ``n`` the size of ``logits`` along ``axis``.
       axis: the axis of the classes.
-      where: boolean array, broadcasting against ``logits``: the classes that take part. Others are never a hit.
+      where: boolean array, broadcasting against ``logits``: classes that take part. The others are never a hit.
+
 
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.

@@ -1,4 +1,4 @@
-"""The nonlinearities ``phi``, which distinguish a mask from a magnitude operator."""
+"""The nonlinearities ``phi`` of the relaxed operators: the identity gives the mask, ``x^2 / 2`` the magnitudes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -77,12 +77,9 @@ _REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 
 
 def register_nonlinearity(phi: Nonlinearity) -> None:
-    """Registers a nonlinearity, so that every argument ``phi`` accepts its name.
+    """Registers a nonlinearity as ``phi.name``, so that every argument ``phi`` accepts this name.
 
     This is for configs, which hold names and not functions. Registering the same one again has no effect.
-
-    Args:
-      phi: the nonlinearity, registered as ``phi.name``.
 
     Raises:
       ValueError: ``phi`` is not a ``Nonlinearity``, or another one has this name.

@@ -1,4 +1,4 @@
-"""A surrogate of top-k accuracy: the loss in value if the relaxed top-k mask must contain the label."""
+"""A surrogate of top-k accuracy: the drop of the optimal value if the relaxed top-k mask must select the label."""
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -25,18 +25,16 @@ def topk_surrogate_loss(
     axis: int = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns ``max_y (<x, y> - R(y)) - max_{y: y_label = 1} (<x, y> - R(y))`` over ``0 <= y <= 1, sum(y) = k``.
+    """Returns the drop of ``relaxed_topk_value`` if the mask must select the label, per example.
 
-    With ``R(y) = lam / p * ||y||_p^p`` the first term is the value ``f_R(x, 1_k)`` of ``relaxed_topk_value``, and the
-    second its value if the label must be selected. The loss is 0 where the mask selects the label in full, and positive
-    elsewhere. At ``lam = 0`` it is ``max(0, x_[k] - x_label)``, with ``x_[k]`` the ``k``-th largest of the other
-    logits: the hinge loss of top-k accuracy without a margin. Shifting all logits equally does not change it. With
-    ``k = 1``, ``p = 2`` and ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016); for ``k > 1`` it is not
-    convex, like that hinge loss.
+    It is ``max_y (<x, y> - R(y)) - max_{y: y_label = 1} (<x, y> - R(y))`` over ``0 <= y <= 1, sum(y) = k``, with
+    ``R(y) = lam / p * ||y||_p^p``: 0 where the mask selects the label in full, and positive elsewhere. At ``lam = 0``
+    it is ``max(0, x_[k] - x_label)``, with ``x_[k]`` the ``k``-th largest of the other logits: the hinge loss of top-k
+    accuracy without a margin. Shifting all logits equally does not change it. With ``k = 1``, ``p = 2`` and ``lam = 1``
+    it is the sparsemax loss (Martins and Astudillo, 2016); for ``k > 1`` it is not convex, like that hinge loss.
 
-    The gradient is ``topk_mask(x, k) - t``. The target ``t`` is 1 at the label and ``topk_mask(x, k - 1)`` of the other
-    classes elsewhere. The loss is computed as the Fenchel-Young loss of ``x`` for the target ``t``, without
-    cancellation.
+    The gradient is ``topk_mask(x, k) - t``. The target ``t`` is 1 at the label, and for the other classes their own
+    ``topk_mask(x, k - 1)``. The loss is computed as the Fenchel-Young loss of ``x`` for ``t``, without cancellation.
 
     Args:
       logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient. If it
@@ -92,5 +90,5 @@ def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None =
     value = topk_fenchel_young_loss(at, target, k[:, 0], target="smooth", lam=lam[:, 0], p=p)[:, None]
     missing = jnp.any(is_label & (x == -jnp.inf), axis=-1, keepdims=True)
     value = choose(missing, jnp.inf, value)
-    # Danskin's theorem gives the derivatives of both maxima.
+    # Both maxima have the derivatives that Danskin's theorem gives.
     return envelope(value, (x, lam), (mask - selected, regularisation(selected, p) - regularisation(mask, p)))
