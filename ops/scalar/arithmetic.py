@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 
 
 def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> Array:
-    """Returns ``jnp.where(condition, a, b)`` in two equations of a program; ``jnp.where`` takes four and a call.
+    """Returns ``jnp.where(condition, a, b)`` in two equations of a program instead of four and a call.
 
-    An operator makes about a hundred such choices, and the time to trace, differentiate and compile a program grows
-    with its equations. Only for arrays inside ``ops.interface``, which carry no sharding.
+    An operator makes about a hundred choices, and the time to trace, differentiate and compile a program grows with
+    its equations. Only for arrays inside ``ops.interface.rowwise``, which carry no sharding.
 
     Args:
       condition: boolean array.
@@ -69,7 +69,7 @@ def expm1(x: Array) -> Array:
 
 @jax.custom_jvp
 def ratio(t: Array, lam: Array) -> Array:
-    """Returns ``t / lam``; its derivative avoids ``1 / lam ** 2``, which over- or underflows sooner."""
+    """Returns ``t / lam``, with a derivative that avoids ``1 / lam ** 2``, which over- or underflows sooner."""
     return t / lam
 
 
@@ -95,7 +95,7 @@ def two_sum(a: Array, b: Array) -> TwoFloat:
 
 
 def two_product(a: Array, b: Array) -> TwoFloat:
-    """Returns ``a * b`` without rounding error, if none of the halves' products overflows (Dekker's product)."""
+    """Returns ``a * b`` without rounding error, unless a product of halves overflows (Dekker's product)."""
     half = float(2 ** (jnp.finfo(a.dtype).nmant // 2 + 1) + 1)
 
     def halves(value: Array) -> tuple[Array, Array]:
@@ -110,7 +110,7 @@ def two_product(a: Array, b: Array) -> TwoFloat:
 
 
 def shift(a: TwoFloat, delta: Array) -> TwoFloat:
-    """Returns ``a + delta``, renormalised; the only rounding error is that of ``a.lo + delta``."""
+    """Returns ``a + delta``, whose only rounding error is that of ``a.lo + delta``."""
     return two_sum(a.hi, a.lo + delta)
 
 
@@ -120,7 +120,7 @@ def difference(a: TwoFloat, b: TwoFloat) -> Array:
 
 
 def select(condition: Array, a: TwoFloat, b: TwoFloat) -> TwoFloat:
-    """Returns ``a`` where ``condition`` holds, else ``b``, entrywise."""
+    """Returns ``a`` where the condition holds, else ``b``."""
     return TwoFloat(choose(condition, a.hi, b.hi), choose(condition, a.lo, b.lo))
 
 
