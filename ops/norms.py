@@ -5,27 +5,15 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import (
-    ROWS,
-    TINY,
-    Axis,
-    Range,
-    amount,
-    check_axes,
-    check_values,
-    floating,
-    known,
-    rowwise,
-    shown,
-    size_along,
-)
+from . import interface
+from .interface import ROWS, Axis, Range, amount, floating, known, rowwise, shown
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose, row_sum
 
 # The tolerance of a membership in a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64
 
-_SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
+_SUPPORT = Range("in (0, {n}], the size along axis {axis}", interface.TINY, share=1.0)
 
 
 def topk_conjugate(
@@ -118,8 +106,8 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
     11.0
     """
     x = floating(x)
-    n = size_along(x.shape, check_axes(axis, x.ndim))
-    w = check_values("w", w, Range("non-negative and non-increasing", 0))
+    n = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
+    w = interface.check_values("w", w, Range("non-negative and non-increasing", 0))
     if w.shape != (n,):
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
     if known(w) and np.any(np.diff(np.asarray(w, np.float64)) > 0):
@@ -133,7 +121,7 @@ def _conjugate_of(
     y = floating(y, "y")
     k = amount(k, density, y, axis)
     if density is not None and known(k) and np.any(np.asarray(k) == 0) and y.size:
-        n = size_along(y.shape, check_axes(axis, y.ndim, "y"))
+        n = interface.size_along(y.shape, interface.check_axes(axis, y.ndim, "y"))
         raise ValueError(
             f"density must be at least 1 / {n}, which is one entry along axis {axis}, got {shown(density)}"
         )

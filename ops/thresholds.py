@@ -9,20 +9,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
-from .interface import (
-    ENTRIES,
-    FULL_PRECISION_ROWS,
-    NON_NEGATIVE,
-    POSITIVE_STRENGTH,
-    SHARE,
-    STRENGTH,
-    UP_TO_N,
-    Axis,
-    Range,
-    ZeroLam,
-    amount,
-    rowwise,
-)
+from .interface import Axis, Range, ZeroLam, amount, rowwise
 from .scalar.arithmetic import TwoFloat, choose
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
@@ -107,7 +94,7 @@ class TopkThreshold:
           new: the threshold of this step. Additional leading axes are averaged over first.
           decay: in [0, 1]; 0 forgets all but ``new``.
         """
-        interface.check_values("decay", decay, SHARE)
+        interface.check_values("decay", decay, interface.SHARE)
 
         def mean(old: Array, now: Array) -> Array:
             now = now.mean(axis=range(now.ndim - old.ndim))
@@ -140,9 +127,9 @@ def topk_threshold(
         _found,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
         where=where,
-        returns=(FULL_PRECISION_ROWS,) * 4,
+        returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),
     )
     return TopkThreshold(rounded, rest, width, amounts, p, axis, zero)
@@ -178,15 +165,15 @@ def prefix_topk_threshold(
     Array([1.  , 1.  , 1.  , 0.25], dtype=float32)
     """
     x = interface.floating(x)
-    amounts = jnp.broadcast_to(interface.check_values("k", k, NON_NEGATIVE), x.shape)
+    amounts = jnp.broadcast_to(interface.check_values("k", k, interface.NON_NEGATIVE), x.shape)
     rounded, rest, width = rowwise(
         _found_of_prefixes,
         x.astype(interface.working_dtype(x.dtype)),
         axis=interface.check_axis(axis, x.ndim),
         aligned={"k": amounts},
-        per_row={"lam": (lam, POSITIVE_STRENGTH)},
+        per_row={"lam": (lam, interface.POSITIVE_STRENGTH)},
         where=where,
-        returns=(ENTRIES,) * 3,
+        returns=(interface.ENTRIES,) * 3,
     )
     return TopkThreshold(rounded, rest, width, amounts.astype(rounded.dtype), zero="none")
 

@@ -124,13 +124,19 @@ def select(condition: Array, a: TwoFloat, b: TwoFloat) -> TwoFloat:
     return TwoFloat(choose(condition, a.hi, b.hi), choose(condition, a.lo, b.lo))
 
 
-def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
-    return jnp.dtype(f"int{jnp.finfo(dtype).bits}")
-
-
 def _flip_negatives(bits: Array) -> Array:
     # The bits of negative floats are in reverse order. Flipping all but the sign bit corrects that; twice undoes it.
-    return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
+    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def ordered_integer(value: Array) -> Array:
+    """Returns integers in the order of the floats ``value``; neighbouring floats become neighbouring integers."""
+    return _flip_negatives(lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}")))
+
+
+def ordered_float(key: Array) -> Array:
+    """Returns the floats of which ``key`` is the ``ordered_integer``."""
+    return lax.bitcast_convert_type(_flip_negatives(key), jnp.dtype(f"float{8 * key.dtype.itemsize}"))
 
 
 def middle(a: Array, b: Array) -> Array:
@@ -139,16 +145,13 @@ def middle(a: Array, b: Array) -> Array:
     Bisection on the order of the floats reaches any value in at most 32 steps (64 in double precision), whatever
     its scale.
     """
-    itype = _integer_type(a.dtype)
-    low = _flip_negatives(lax.bitcast_convert_type(a, itype))
-    high = _flip_negatives(lax.bitcast_convert_type(b, itype))
-    mean = (low & high) + ((low ^ high) >> 1)  # without overflow
-    return lax.bitcast_convert_type(_flip_negatives(mean), a.dtype)
+    low, high = ordered_integer(a), ordered_integer(b)
+    return ordered_float((low & high) + ((low ^ high) >> 1))  # the mean, without overflow
 
 
 def power_of_two(x: Array) -> Array:
     """Returns the power of two at or below ``x > 0``, clipped so that it and its inverse are normal floats."""
     limits = jnp.finfo(x.dtype)
     exponent = ((1 << (limits.bits - 1 - limits.nmant)) - 1) << limits.nmant
-    bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), _integer_type(x.dtype))
+    bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), jnp.dtype(f"int{limits.bits}"))
     return lax.bitcast_convert_type(bits & exponent, x.dtype)

@@ -44,7 +44,7 @@ def _add(a: TwoFloat, b: TwoFloat) -> TwoFloat:
 
 
 def _running(add: Callable[..., Any], values: Any, size: Array) -> Any:
-    """Returns cumulative sums of ``values``, a pytree of arrays, within blocks of ``size``; ``add`` adds two of them."""
+    """Returns cumulative sums of the arrays ``values`` within blocks of ``size``; ``add`` adds two of their trees."""
 
     def combine(a: tuple[Array, Any], b: tuple[Array, Any]) -> tuple[Array, Any]:
         first, sums = b

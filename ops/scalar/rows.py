@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from .arithmetic import choose
+from .arithmetic import choose, ordered_float, ordered_integer
 
 Entry = TypeVar("Entry")  # an array, or several arrays of one shape
 Summed = TypeVar("Summed")  # an array, or a tuple of them
@@ -135,18 +135,6 @@ def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Arr
     return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
 
 
-def _order(value: Array) -> Array:
-    """Maps floats to integers of the same order, whose maximum XLA computes several times faster."""
-    bits = lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}"))
-    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
-
-
-def _ordered(key: Array) -> Array:
-    """Maps the integers of ``_order`` back to floats."""
-    bits = choose(key < 0, key ^ jnp.iinfo(key.dtype).max, key)
-    return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
-
-
 def _identity(x: Any) -> Any:
     return x
 
@@ -187,26 +175,29 @@ class VectorRows(Rows):
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``; for floats only."""
+        # XLA computes the maximum of integers several times faster than that of floats.
         values = [function(self.keys(s)) for s in entries]
-        lowest = _order(jnp.array(-jnp.inf, values[0].dtype))
+        lowest, keys = ordered_integer(jnp.array(-jnp.inf, values[0].dtype)), map(ordered_integer, values)
         # The second value is unused, since XLA makes a slow loop for a single value.
-        found = [self._reduce([_order(value), ~_order(value)], [False, False], [lowest, lowest])[0] for value in values]
-        best = _ordered(functools.reduce(jnp.maximum, found))
+        found = [self._reduce([key, ~key], [False, False], [lowest, lowest])[0] for key in keys]
+        best = ordered_float(functools.reduce(jnp.maximum, found))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """See ``Rows``."""
-        lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+        lowest = ordered_integer(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:
-            key = _order(s)
+            key = ordered_integer(s)
             within = [(s > floor).astype(jnp.int32), key]
             return [*within, choose(s > -jnp.inf, ~key, lowest)] if signed else within  # `~key` is that of `-s`
 
         adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
         counts, *extremes = zip(*found, strict=True)
-        available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
+        available = sum(counts)
+        largest, *negative = [ordered_float(functools.reduce(jnp.maximum, keys)) for keys in extremes]
+
         if self.axis_name is not None:
             available = lax.psum(available, self.axis_name)
             largest, *negative = lax.pmax((largest, *negative), self.axis_name)
