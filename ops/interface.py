@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
+from jax.sharding import NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
 ZeroLam = Literal["all", "some", "none"]
@@ -471,14 +471,10 @@ def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
 
     def apply(*arguments: Any) -> Any:
         meshes = [jax.typeof(leaf).sharding.mesh for leaf in jax.tree.leaves(arguments)]
-        meshes.append(jax.sharding.get_abstract_mesh())
-        for mesh in meshes:
-            explicit = tuple(
-                name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit
-            )
-            if explicit:
-                shardings = jax.tree.map(lambda spec, mesh=mesh: NamedSharding(mesh, spec), specs)
-                return auto_axes(function, axes=explicit, out_sharding=shardings)(*arguments)
+        for mesh in (*meshes, jax.sharding.get_abstract_mesh()):
+            if mesh.explicit_axes:
+                shardings = jax.tree.map(functools.partial(NamedSharding, mesh), specs)
+                return auto_axes(function, axes=mesh.explicit_axes, out_sharding=shardings)(*arguments)
         return function(*arguments)
 
     return apply

@@ -37,6 +37,10 @@ class Nonlinearity:
     even: bool = False
 
 
+def _exp(x: Array) -> Array:
+    return jnp.exp(x - 1.0)
+
+
 def _entropy(y: Array) -> Array:
     positive = y > 0
     return choose(positive, y * jnp.log(choose(positive, y, 1.0)), choose(y == 0, 0.0, jnp.inf, y.dtype))
@@ -65,13 +69,8 @@ HALF_SQUARE = Nonlinearity(
     conjugate=lambda y: 0.5 * jnp.square(y),
     even=True,
 )
-EXP = Nonlinearity(
-    "exp",
-    value=lambda x: jnp.exp(x - 1.0),
-    slope=lambda x: jnp.exp(x - 1.0),
-    curvature=lambda x: jnp.exp(x - 1.0),
-    conjugate=_entropy,
-)
+EXP = Nonlinearity("exp", value=_exp, slope=_exp, curvature=_exp, conjugate=_entropy)
+
 
 _REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 

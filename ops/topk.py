@@ -18,7 +18,7 @@ from .isotonic.topk import isotonic_topk
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
-from .scalar.kernels.platforms import why_not
+from .scalar.kernels.platforms import unmet_requirement
 from .scalar.magnitude import in_units, magnitude_of
 from .scalar.mask import anywhere, hard_selection, mask_of
 from .scalar.rows import Rows
@@ -279,8 +279,8 @@ def _operate(
     allowed = interface.WHOLE_UP_TO_N if whole else interface.UP_TO_N
     per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, interface.STRENGTH)}
     size = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
-    if method == "kernel" and (reason := why_not(size, interface.working_dtype(x.dtype))):
-        raise ValueError(f"x must have {reason}, for solver='kernel'")
+    if method == "kernel" and (requirement := unmet_requirement(size, interface.working_dtype(x.dtype))):
+        raise ValueError(f"x must have {requirement}, for solver='kernel'")
     shared: Any = {"axis": axis, "per_row": per_row, "where": where, "axis_name": axis_name, "equation": equation}
     if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and interface.is_wide(x.dtype):
         return _hard_topk_of_integers(x, **shared)

@@ -52,7 +52,6 @@ def topk_mask_tree(
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
       them; keys of ``jax.random``, functions and strings are returned unchanged.
 
-    >>> import jax.numpy as jnp
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
@@ -102,7 +101,6 @@ def topk_mag_tree(
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
         no leaf takes part.
 
-    >>> import jax.numpy as jnp
     >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, 0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels(-1))
@@ -128,7 +126,6 @@ def hard_topk_mask_tree(
     It equals ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors are as in
     ``topk_mask_tree``; ``k`` is a whole number.
 
-    >>> import jax.numpy as jnp
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
@@ -150,7 +147,6 @@ def hard_topk_mag_tree(
     It equals ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for others.
     Arguments, result and errors are as in ``topk_mag_tree``; ``k`` is a whole number.
 
-    >>> import jax.numpy as jnp
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
