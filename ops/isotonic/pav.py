@@ -1,9 +1,9 @@
 """Pool adjacent violators (App. B.2), by merging halves level by level.
 
 The paper's algorithm merges one pair of violating blocks after another. Merging all violating pairs of neighbours in
-every round is faster, but a block of m entries that grows by its neighbours still takes m rounds (the block of
-``w = 1_k`` does). Here halves are merged, from pairs up to the vector, in log2(n) rounds on any data. Each round
-solves one scalar equation for every pair of segments.
+every round is faster, but a block of m entries that grows by its neighbours, like that of ``w = 1_k``, still takes m
+rounds. This module merges halves, from pairs up to the whole vector, in log2(n) rounds on any data. Each round solves
+one scalar equation for every pair of segments.
 
 If the last value of the left half is below the first of the right half, the solution of the whole has one value
 ``gamma`` around the middle: on the entries of the left half below ``gamma``, and on those of the right half above it.
@@ -162,7 +162,7 @@ def merge(
     # Without a violation gamma is NaN, to which all comparisons are false.
     gamma = TwoFloat(*segments.spread(choose(violated, root.hi, jnp.nan), root.lo))
     beyond = difference(v, gamma)
-    # One half may have too little weight to move the value of the other in floats; both are pooled all the same.
+    # One half may have too little weight to move the value of the other in floats; both are pooled nevertheless.
     pooled = choose(is_left, beyond <= 0, beyond >= 0)
     return select(pooled, gamma, v), pooled
 

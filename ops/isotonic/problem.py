@@ -31,12 +31,12 @@ class Problem:
 
     @property
     def linear(self) -> bool:
-        """Whether ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
+        """True if ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
         return self.phi in (IDENTITY, ABS)
 
     @property
     def quadratic(self) -> bool:
-        """Whether every ``h_i`` is a parabola."""
+        """True if every ``h_i`` is a parabola."""
         return self.p == 2 and (self.linear or self.phi == HALF_SQUARE)
 
     def dual(self, t: Array, lam: Array) -> Array:

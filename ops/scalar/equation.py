@@ -73,17 +73,17 @@ class Equation:
 
     @property
     def linear(self) -> bool:
-        """Whether ``phi'`` is 1 wherever something is selected, as for a mask."""
+        """True if ``phi'`` is 1 wherever something is selected, as for a mask."""
         return self.phi in (IDENTITY, ABS)
 
     @property
     def kinked(self) -> bool:
-        """Whether ``phi`` is even and has a kink at 0, at which ``gamma`` may stop."""
+        """True if ``phi`` is even and has a kink at 0, at which ``gamma`` may stop."""
         return _has_kink(self.phi)
 
     @property
     def folded(self) -> bool:
-        """Whether ``phi`` is even and smooth, so that entries equal to 0 are never selected and ``gamma > 0``."""
+        """True if ``phi`` is even and smooth, so that entries equal to 0 are never selected and ``gamma > 0``."""
         return self.phi.even and not self.kinked
 
     def lower(self, dtype: jnp.dtype) -> float:

@@ -250,8 +250,8 @@ def in_one_loop(values: Values) -> Values:
 def divided_over_cores(unfinished: Array) -> Array:
     """Returns the condition of a loop unchanged, in a form that lets a CPU divide the passes over its cores.
 
-    Since JAX 0.11.1 XLA compiles any loop to a function for one thread, unless the loop contains an operation that such
-    a function cannot hold. A sort of two numbers is one (https://github.com/jax-ml/jax/issues/40101).
+    Since JAX 0.11.1 XLA compiles a loop to a function for one thread, unless the loop contains an operation that cannot
+    be part of it, like a sort of two numbers (https://github.com/jax-ml/jax/issues/40101).
     """
     if target()[0] != "cpu":
         return unfinished

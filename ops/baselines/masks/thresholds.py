@@ -85,8 +85,9 @@ def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distributi
             scale=temperature,
         )
 
-    # `guess` assumes that a uniform variable on (0, width) is subtracted from the entries. Here the variable has mean 0
-    # and, if it is logistic, the variance of a uniform one of this width; that of a Laplace variable is similar.
+    # `guess` assumes that a uniform variable on (0, width) is subtracted from the entries. The variable of `F` has mean
+    # 0 and, if it is logistic, the variance of a uniform one of this width; that of a Laplace variable is similar.
+
     width = 2 * jnp.pi * temperature
     start, _ = guess((x,), k, width, equation, size)
     ends = End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
