@@ -201,11 +201,6 @@ def inner(t: Array, exponent: float) -> Array:
     return choose(active, power(choose(active, t, 0.5), exponent), 0.0)
 
 
-def profile(t: Array, exponent: float) -> Array:
-    """Returns ``z = clip(t, 0, 1) ** exponent``, the selected share of an entry; 0 where the power underflows."""
-    return choose(t <= least_position(t.dtype, exponent), 0.0, jnp.minimum(power(t, exponent), 1.0))
-
-
 def least_position(dtype: jnp.dtype, exponent: float) -> float:
     """Returns the ``t`` below which ``t ** exponent`` is about to leave the normal floats."""
     return (4.0 * float(jnp.finfo(dtype).tiny)) ** (1.0 / exponent)
@@ -262,7 +257,9 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """Returns ``z_i(gamma)``, exactly 0, exactly 1 or strictly between, in the shape of ``s``."""
-    return profile(position(s, gamma, lam, equation), equation.exponent)
+    t, exponent = position(s, gamma, lam, equation), equation.exponent
+    # It is 0 also where the power underflows.
+    return choose(t <= least_position(t.dtype, exponent), 0.0, jnp.minimum(power(t, exponent), 1.0))
 
 
 @functools.partial(selection.defjvp, symbolic_zeros=True)

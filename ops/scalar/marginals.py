@@ -90,10 +90,6 @@ def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p:
     return two_sum(hi, lo + (potential.lo + moved.lo))
 
 
-def _solve_rows(at: Potentials, problem: Problem, p: float) -> TwoFloat:
-    return _moved_potential(at.u, _reduced_scores(problem.x, at), problem.k, problem.lam, p)
-
-
 def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
     x, _, b, lam = problem
     zero = jnp.zeros_like(b)
@@ -282,7 +278,8 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> _St
     def advance(state: _State) -> _State:
         at = newton(state.at)
         at = at._replace(v=_solve_columns(at, problem, p))
-        at = at._replace(u=_solve_rows(at, problem, p))
+        at = at._replace(u=_moved_potential(at.u, _reduced_scores(x, at), k, lam, p))
+
         off, count = _violation(at, problem, p), state.iterations + 1
         new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
         return jax.tree.map(functools.partial(choose, state.done), state, new)

@@ -16,10 +16,10 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..interface import varying_as
-from .arithmetic import TwoFloat, choose
+from .arithmetic import TwoFloat, choose, select
 from .equation import Equation, broadcast_where, dense, selection
 from .rows import Rows, rows_without_derivative
-from .threshold import Given, pooled_value, remainder
+from .threshold import Given, remainder, threshold
 
 
 class Selected(NamedTuple):
@@ -55,7 +55,10 @@ def select_topk(
     if where is not None:
         keys = tuple(choose(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
     seen, amount = (keys, k) if equation.zero != "all" else lax.stop_gradient((keys, k))
-    gamma = pooled_value(seen, amount, lam, equation, given)
+    gamma = threshold(seen, amount, lam, equation, given)
+    if equation.kinked:  # the value of the pooled block stops at 0
+        zero = jnp.zeros_like(k)
+        gamma = select(gamma.hi < 0, TwoFloat(zero, zero), gamma)
     z = tuple(selection(s, gamma, lam, equation) for s in seen)
     if equation.zero != "none":
         tied = tied_selection(seen, gamma, amount, lam, equation.rows)

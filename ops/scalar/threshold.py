@@ -260,17 +260,6 @@ def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equa
     return _solve(entries, k, lam, equation)[1]
 
 
-def pooled_value(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: "Given | None" = None
-) -> TwoFloat:
-    """Returns the value ``gamma`` of the pooled block: the root of the equation, or 0 if a kink at 0 stops it."""
-    gamma = threshold(entries, k, lam, equation, given)
-    if not equation.kinked:
-        return gamma
-    zero = jnp.zeros_like(k)
-    return select(gamma.hi < 0, TwoFloat(zero, zero), gamma)
-
-
 class Given(NamedTuple):
     """The operator's own arguments, from which a kernel computes the competing keys as it reads them.
 
