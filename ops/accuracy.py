@@ -36,7 +36,7 @@ def topk_accuracy(
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
     Array([[False,  True],
@@ -113,7 +113,7 @@ def topk_surrogate_loss(
       to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
     0.5625

@@ -1,6 +1,7 @@
 """The relaxed top-k mask with a cost and a cap for each entry: a relaxed fractional knapsack."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -55,14 +56,13 @@ def knapsack_mask(
       p, axis, where: as in ``topk_mask``, which also has the shape and dtype of the result.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
     interface.check_one_of(k, density)
-    amounts = (("k", k, interface.NON_NEGATIVE), ("density", density, interface.SHARE))
-    budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
+    budget: Any = {"k": (k, interface.NON_NEGATIVE)} if density is None else {"density": (density, interface.SHARE)}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
     _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)

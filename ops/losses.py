@@ -82,7 +82,7 @@ def topk_fenchel_young_loss(
       (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0

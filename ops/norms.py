@@ -51,7 +51,7 @@ def topk_conjugate(
       float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
@@ -100,7 +100,7 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
     11.0

@@ -29,7 +29,7 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
     Array([1., 3., 2.], dtype=float32)
@@ -67,7 +67,7 @@ def project_permutahedron(
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
@@ -100,7 +100,7 @@ def soft_sort(
       p, axis, solver: as in ``project_permutahedron``, which also has the shape and dtype of the result.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
@@ -132,7 +132,7 @@ def soft_rank(
       p, axis, solver: as in ``project_permutahedron``, which also has the shape and dtype of the result.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
@@ -163,7 +163,7 @@ def soft_quantile(
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5

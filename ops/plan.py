@@ -80,7 +80,7 @@ def topk_plan(
       too small; then rows sum to ``k``, and columns exceed their limit.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],

@@ -40,7 +40,7 @@ def lam_of_support(
       operator, if ``support < k``. Its derivatives are 0.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)

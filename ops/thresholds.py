@@ -158,7 +158,7 @@ def prefix_topk_threshold(
       A ``TopkThreshold`` with one threshold per entry of ``x``: that of the prefix which ends there.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> x = jnp.array([1.0, 3.0, 2.5, 2.0])
     >>> prefix_topk_threshold(x, 2, lam=1.0).entry(x)

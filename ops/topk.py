@@ -70,7 +70,7 @@ def relaxed_topk(
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
@@ -128,7 +128,7 @@ def topk_mask(
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
@@ -174,7 +174,7 @@ def topk_mag(
       solver: as in ``relaxed_topk``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
@@ -198,7 +198,7 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument is out of range; the message names it and its value.
+      ValueError: an argument is out of range.
 
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)

@@ -41,7 +41,7 @@ def relaxed_topk_value(
       float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0

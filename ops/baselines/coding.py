@@ -331,8 +331,7 @@ def sparse_code(
       A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
+      ValueError: a shape does not fit, or an argument known at trace time is out of range.
 
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
@@ -422,8 +421,7 @@ def scale_free_attention(
       not unique, some of them. Computed in float32 at least.
 
     Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
+      ValueError: a shape does not fit, or an argument known at trace time is out of range.
 
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).code.round(2)
     Array([1., 0.], dtype=float32)

@@ -8,6 +8,8 @@ The dual has one multiplier ``alpha_i >= 0`` for each constraint ``v_i >= v_{i+1
 so all multipliers of one parity are optimised at once. For ``p = 2`` the iterates are those of Dykstra's algorithm.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -30,11 +32,14 @@ class Multipliers(NamedTuple):
     alpha: Array
 
 
-def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """Returns the state after a maximisation over the multipliers of pairs ``(1, 2), (3, 4), ...``, then of others."""
-    for offset in (0, 1):
-        state = _ascend(state, problem, s, w, lam, offset)
-    return state
+def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Multipliers, Callable[[Multipliers], Multipliers]]:
+    """Returns the first state, and the function that returns the next one.
+
+    An iteration maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs.
+    """
+    v = minimisers(problem, s, w, lam)
+    ascend = functools.partial(_ascend, problem=problem, s=s, w=w, lam=lam)
+    return Multipliers(v.hi + v.lo, jnp.zeros_like(s)), lambda state: ascend(ascend(state, offset=0), offset=1)
 
 
 def linked(state: Multipliers) -> Array:

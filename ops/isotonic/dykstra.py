@@ -5,6 +5,8 @@ The cone of decreasing vectors is the intersection of ``C_1 = {v_1 >= v_2, v_3 >
 travels one entry per projection, so a pooled block of m entries takes about m ** 2 iterations.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -28,18 +30,19 @@ class Iterate(NamedTuple):
     second: Array
 
 
-def targets(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Array, Array]:
-    """Returns ``m`` and ``c`` of the problem as a weighted projection, ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``."""
-    if problem.linear:
-        return s - lam * w, jnp.ones_like(s)
-    return s / (1.0 + lam * w), 1.0 + lam * w
+def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
+    """Returns the first state, and the function that returns the next one.
 
-
-def iterate(state: Iterate, c: Array) -> Iterate:
-    """Returns the state after a projection onto ``C_1`` and one onto ``C_2``.
-
-    The targets contain the linear terms of the paper.
+    The problem is the weighted projection ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``.
     """
+    c = jnp.ones_like(s) if problem.linear else 1.0 + lam * w
+    m = s - lam * w if problem.linear else s / c
+    zero = jnp.zeros_like(m)
+    return Iterate(m, zero, zero), functools.partial(_iterate, c=c)
+
+
+def _iterate(state: Iterate, c: Array) -> Iterate:
+    """Returns the state after a projection onto ``C_1`` and one onto ``C_2``."""
     corrected = state.v + state.first
     y = _project(corrected, c, 0)
     first = corrected - y

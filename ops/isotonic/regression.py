@@ -50,7 +50,7 @@ def isotonic_regression(
       ``lam`` on for ``p = 1.02``, from 1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> isotonic_regression([1.0, 3.0, 2.0], [0.0, 0.0, 0.0]).v
     Array([2., 2., 2.], dtype=float32)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
-from .problem import Problem, minimisers
+from .problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,18 +160,8 @@ def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
 
 def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
     """Returns the point that an iterative solver reaches, its links, and the iterations that each row took."""
-    state: Any
-    advance: Callable[[Any], Any]
-    links: Callable[[Any], Array]
-    if isinstance(solver, Dykstra):
-        m, c = dykstra.targets(problem, s, w, lam)
-        zero = jnp.zeros_like(m)
-        state, advance, links = dykstra.Iterate(m, zero, zero), functools.partial(dykstra.iterate, c=c), dykstra.linked
-    else:
-        v = minimisers(problem, s, w, lam)
-        state = dual.Multipliers(v.hi + v.lo, jnp.zeros_like(s))
-        advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
-        links = dual.linked
+    method: Any = dykstra if isinstance(solver, Dykstra) else dual
+    state, advance = method.start(problem, s, w, lam)
 
     def unfinished(carry: tuple[Any, Array, Array, Array]) -> Array:
         _, done, _, iteration = carry
@@ -182,7 +171,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state, done, taken, iteration = carry
         count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
-        gap = _residual(problem, state.v, links(state), s, w, lam)
+        gap = _residual(problem, state.v, method.linked(state), s, w, lam)
         taken = choose(done, taken, taken + count)
         done = done | (gap <= _tolerance(solver, s, state.v, lam))
         return state, done, taken, iteration + count
@@ -190,7 +179,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
     none_done = jnp.zeros(lam.shape, bool)
     per_row = varying_as((state, none_done, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
     state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
-    return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
+    return TwoFloat(state.v, jnp.zeros_like(state.v)), method.linked(state), taken
 
 
 def _block_sum(values: Array, linked: Array) -> Array:

@@ -34,7 +34,7 @@ def topk_solution(
       in descending order (of magnitude, if ``phi`` is even), shifted so that the k-th is 0 if ``phi`` is the identity.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_solution([1.0, 3.0, 2.0], 2, lam=1.0)[1].converged
     Array(True, dtype=bool)

@@ -147,7 +147,7 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
       Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
