@@ -77,14 +77,14 @@ def _in_slots(
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
     (mask,) = mask_of((entries,), k, lam, equation)
-    # The entries have the order of the mask, and also order those that are fully selected.
-    # `lax.top_k` ranks -0 below 0; in the mask they tie, and the first comes first.
+    # Entries are in the order of their masks, and also order those that are fully selected. `lax.top_k` ranks -0 below
+    # 0; in the mask they tie, so both become 0.
     _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
     weights = jnp.take_along_axis(mask, indices, axis=1, mode="promise_in_bounds")
-    # The rest is summed, not a difference, so that it is exactly 0 if all entries found a slot.
+    # The overflow is a sum, not a difference, so that it is exactly 0 if all entries found a slot.
     row = lax.broadcasted_iota(indices.dtype, indices.shape, 0)
-    rest = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
-    return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(rest, axis=1, keepdims=True))
+    without_slot = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
+    return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(without_slot, axis=1, keepdims=True))
 
 
 def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:

@@ -190,7 +190,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         def after(
             du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
         ) -> tuple[_Interior, Array]:
-            """Returns the state after a step of at most this ``share`` of the length at which a quantity becomes 0."""
+            """Returns the state after a step, and its length: at most ``share`` of that at which a quantity is 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
             fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
             length = jnp.minimum(1.0, share / fastest)
