@@ -37,7 +37,8 @@ def knapsack_mask(
     ``x / costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
 
     Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order;
-    if no entry of a row is taken in part, its derivative in ``k`` is 0. Takes O(n) time and memory.
+    if no entry of a row is taken in part, its derivative in ``k`` is 0. Takes O(n) time and memory. The result has the
+    shape and dtype of ``x``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
@@ -53,7 +54,7 @@ def knapsack_mask(
       caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
         allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
-      p, axis, where: as in ``topk_mask``, which also has the shape and dtype of the result.
+      p, axis, where: as in ``topk_mask``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.

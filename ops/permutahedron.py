@@ -88,7 +88,7 @@ def soft_sort(
     """Returns softly sorted values: for ``p = 2`` the projection of ``(n, ..., 1) / lam`` onto ``P(x)``.
 
     ``lam -> 0`` gives the sorted values. For ``p = 2``, ``lam -> inf`` gives their mean everywhere, and the sum is that
-    of ``x`` for every ``lam``. Differentiable like ``project_permutahedron``.
+    of ``x`` for every ``lam``. Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` do not affect the others; they come first, or last if
@@ -97,7 +97,7 @@ def soft_sort(
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       descending: whether the largest comes first.
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
-      p, axis, solver: as in ``project_permutahedron``, which also has the shape and dtype of the result.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
@@ -121,7 +121,7 @@ def soft_rank(
     """Returns soft ranks from 1 to n: for ``p = 2`` the projection of ``x / lam`` onto ``P((n, ..., 1))``.
 
     ``lam -> 0`` gives the ranks (ties in the order of their index), ``lam -> inf`` gives ``(n + 1) / 2`` everywhere.
-    Differentiable like ``project_permutahedron``.
+    Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
@@ -129,7 +129,7 @@ def soft_rank(
         value per row.
       descending: whether the largest entry has rank 1, as in the paper; by default the smallest one has.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      p, axis, solver: as in ``project_permutahedron``, which also has the shape and dtype of the result.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.

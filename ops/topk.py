@@ -54,13 +54,13 @@ def relaxed_topk(
       ``k``. Entries equal to 0 then get derivative 0, also for ``p = 2``, where the true one is ``1 / lam``.
     - ``"exp"``, with ``phi(x) = exp(x - 1)``, has the k-support negentropy as regulariser (Appendix B.1).
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory. The
+    result has the shape and dtype of ``x``.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
-      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``, which also has the shape and dtype of the result.
-        At ``lam = 0`` this is the hard operator.
+      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``. At ``lam = 0`` this is the hard operator.
       phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
       solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs a kernel keeps rows
         on chip if they fit; otherwise a loop passes over them. ``"kernel"`` and ``"loop"`` force one of the two, the
@@ -161,13 +161,14 @@ def topk_mag(
     ``topk_mask``; only with ``debias`` and ``p < 2`` it is infinite at ``k = 0``, and that without ``debias`` is given.
     An entry that is 0 has the derivative of a kept entry if ``k`` exceeds the number of non-zero entries, and otherwise
     0. (For ``p = 2`` the directional derivative is then not linear, and an element of Clarke's generalised Jacobian is
-    given.) Takes O(n) time and memory. The range of entries is that of ``topk_mask``. Each value is accurate relative
-    to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for ``p = 2``). If
+    given.) Takes O(n) time and memory. Shape, dtype and range are those of ``topk_mask``. Each value is accurate
+    relative to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for ``p = 2``). If
     ``max(|x|) / lam`` overflows, derivatives are NaN, infinite or too small, but never at ``lam = 0``.
+
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
-      k, density, p, axis, where, axis_name: as in ``topk_mask``, which also has the shape and dtype of the result.
+      k, density, p, axis, where, axis_name: as in ``topk_mask``.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; shape as ``k``. At 0 this is
         the hard operator.
       debias: whether to undo the shrinkage of kept entries.
