@@ -7,7 +7,7 @@ time; the message is one line that names the argument, its value and what is all
 __version__ = "0.1.0"
 
 from . import baselines, isotonic, pruning
-from .accuracy import topk_accuracy
+from .accuracy import topk_accuracy, topk_surrogate_loss
 from .gradients import straight_through
 from .groups import NM, Blocks, Channels
 from .isotonic import isotonic_regression
@@ -19,7 +19,6 @@ from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank,
 from .plan import TopkPlan, topk_plan
 from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
 from .support import lam_of_support
-from .surrogate import topk_surrogate_loss
 from .thresholds import TopkThreshold, prefix_topk_threshold, topk_threshold
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
 from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree

@@ -1,46 +1,52 @@
-"""Top-k accuracy, for every k at once."""
+"""Top-k accuracy, for every k at once, and a surrogate loss of it."""
 
-import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import FEATURES, INTEGERS, check_axis, check_targets, check_whole, real, rowwise
-from .losses import is_class
+from . import interface
+from .gradients import envelope
+from .interface import FEATURES, INTEGERS, ROWS, STRENGTH, Range, rowwise
+from .losses import is_class, regularisation, topk_fenchel_young_loss
 from .scalar.arithmetic import choose
+from .topk import topk_mask
+
+# Like `UP_TO_N`, but the label needs a k of at least 1.
+_FROM_1_TO_N = Range("in [1, {n}], {n} being the size along axis {axis}", 1, share=1.0)
 
 
 def topk_accuracy(
     logits: ArrayLike, labels: ArrayLike, max_k: int, *, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
-    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` in one pass.
+    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` at once.
 
     The rank of the label is counted, without a sort. Among equal logits the first ranks first, as in ``lax.top_k``. If
     an example has several labels, one of them suffices.
 
     Args:
       logits: real array, any shape. A NaN never ranks ahead of a label, and a label whose logit is NaN is never a hit.
-      labels: integers of the shape of ``logits`` without ``axis``; one out of range is never a hit. Or one value per
-        class, of the shape of ``logits``, non-zero where the class is a label (multi-hot); without labels, no hit.
+      labels: integers of the shape of ``logits`` without ``axis``; a label out of range is never a hit. Alternatively
+        one value per class, of the shape of ``logits``, non-zero where the class is a label (multi-hot).
       max_k: a Python integer in ``[1, n]``, ``n`` the size of ``logits`` along ``axis``.
       axis: the axis of the classes.
-      where: boolean array, broadcasting against ``logits``: the classes that take part. Others are never a hit.
+      where: boolean array, broadcasting against ``logits``: classes that take part. The others are never a hit.
+
 
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
     Array([[False,  True],
            [ True,  True]], dtype=bool)
     """
-    logits = real(logits, "logits")
-    axis = check_axis(axis, logits.ndim, "logits")
+    logits = interface.real(logits, "logits")
+    axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    max_k = check_whole("max_k", max_k, 1, n, f"in [1, {n}], the size along axis {axis}")
-    labels, single = check_targets("labels", labels, logits, axis)
+    max_k = interface.check_whole("max_k", max_k, 1, n, f"in [1, {n}], the size along axis {axis}")
+    labels, single = interface.check_targets("labels", labels, logits, axis)
     hits = rowwise(
         _hits,
         logits,
@@ -59,7 +65,7 @@ def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) ->
     """Returns hits ``(rows, max_k)`` for rows ``(rows, n)`` with one label each, or one value per class."""
     n = x.shape[1]
     present = jnp.full(x.shape, True) if where is None else where
-    classes = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1)
+    classes = lax.broadcasted_iota(jnp.int32, x.shape, 1)
     chosen = labels if labels.dtype == bool else is_class(labels, n)
     chosen = chosen & present & ~jnp.isnan(x)
     # The largest logit of a label, and the first label that has it.
@@ -69,3 +75,82 @@ def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) ->
     rank = jnp.sum(ahead, axis=1, keepdims=True, dtype=jnp.int32)
     hits = rank < jnp.arange(1, max_k + 1, dtype=jnp.int32).reshape(1, max_k)
     return jnp.any(chosen, axis=1, keepdims=True) & hits
+
+
+def topk_surrogate_loss(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    k: ArrayLike,
+    *,
+    lam: ArrayLike = 0.1,
+    p: float = 2.0,
+    axis: int = -1,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Returns the drop of ``relaxed_topk_value`` if the mask must select the label, per example.
+
+    It is ``max_y (<x, y> - R(y)) - max_{y: y_label = 1} (<x, y> - R(y))`` over ``0 <= y <= 1, sum(y) = k``, with
+    ``R(y) = lam / p * ||y||_p^p``: 0 where the mask selects the label in full, and positive elsewhere. At ``lam = 0``
+    it is ``max(0, x_[k] - x_label)``, with ``x_[k]`` the ``k``-th largest of the other logits: the hinge loss of top-k
+    accuracy without a margin. Shifting all logits equally does not change it. With ``k = 1``, ``p = 2`` and ``lam = 1``
+    it is the sparsemax loss (Martins and Astudillo, 2016); for ``k > 1`` it is not convex, like that hinge loss.
+
+    The gradient is ``topk_mask(x, k) - t``. The target ``t`` is 1 at the label, and for the other classes their own
+    ``topk_mask(x, k - 1)``. The loss is computed as the Fenchel-Young loss of ``x`` for ``t``, without cancellation.
+
+    Args:
+      logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` gets no gradient. If it
+        is the label, the loss is ``inf`` and the gradient there -1.
+      labels: integers in ``[0, n)``, of the shape of ``logits`` without ``axis``. A traced label out of range makes the
+        loss and gradient of its example NaN.
+      k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. It is
+        reduced to the number of classes that take part, and gets no derivative.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
+      p, axis, where: as in ``topk_fenchel_young_loss``.
+
+    Returns:
+      One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted
+      to float). Computed in float32 at least.
+
+    Raises:
+      ValueError: an argument known at trace time is out of range.
+
+    >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
+    0.5625
+    """
+    logits = interface.floating(logits, "logits")
+    axis = interface.check_axis(axis, logits.ndim, "logits")
+    labels, single = interface.check_targets("labels", labels, logits, axis)
+    n = logits.shape[axis]
+    if not single:
+        raise ValueError("labels must be integers, one per example, got one value per class")
+    interface.check_values("labels", labels, Range(f"in [0, {n})", 0, n - 1))
+    return rowwise(
+        _losses,
+        logits,
+        name="logits",
+        axis=axis,
+        per_row={"k": (k, _FROM_1_TO_N), "lam": (lam, STRENGTH), "labels": (labels, INTEGERS)},
+        where=where,
+        returns=ROWS,
+        p=interface.check_p(p),
+    )
+
+
+def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None = None, *, p: float) -> Array:
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``."""
+    n, k = x.shape[1], lax.stop_gradient(k)
+    if where is not None:
+        x = choose(where, x, -jnp.inf)
+    is_label = is_class(labels, n)
+    mask = topk_mask(x, k[:, 0], lam=lam[:, 0], p=p)
+    others = topk_mask(x, k[:, 0] - 1.0, lam=lam[:, 0], p=p, where=~is_label)
+    selected = choose((labels >= 0) & (labels < n), choose(is_label, 1.0, others), jnp.nan)
+
+    # The target lies in the polytope up to rounding, which `smooth` corrects.
+    at, target = lax.stop_gradient((x, selected))
+    value = topk_fenchel_young_loss(at, target, k[:, 0], target="smooth", lam=lam[:, 0], p=p)[:, None]
+    missing = jnp.any(is_label & (x == -jnp.inf), axis=-1, keepdims=True)
+    value = choose(missing, jnp.inf, value)
+    # Both maxima have the derivatives that Danskin's theorem gives.
+    return envelope(value, (x, lam), (mask - selected, regularisation(selected, p) - regularisation(mask, p)))

@@ -16,9 +16,6 @@ def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:
       hard: floating array, for instance ``hard_topk_mag(x, k)``. It receives no gradient.
       soft: array of the same shape and dtype, for instance ``topk_mag(x, k)``.
 
-    Returns:
-      ``hard``.
-
     Raises:
       ValueError: the arrays are not floating, or differ in shape or dtype.
 
@@ -49,10 +46,9 @@ def _straight_through_jvp(primals, tangents):
 
 
 def envelope(value: Array, arguments: tuple[Array, ...], slopes: tuple[Array, ...]) -> Array:
-    """Returns ``value`` with the derivatives ``slopes`` in ``arguments``, and no others.
+    """Returns the optimal ``value`` of a problem with the derivatives that Danskin's theorem gives it.
 
-    The solution of an optimisation problem gives the derivatives of its optimal value (Danskin's theorem). Second
-    derivatives of ``value`` are derivatives of ``slopes``.
+    Those are ``slopes``, whose own derivatives are the second derivatives of ``value``.
 
     Args:
       value: shape ``(rows, 1)``.

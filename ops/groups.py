@@ -1,20 +1,20 @@
 """Groups of entries that are kept or pruned together, and runs that each keep some of their entries.
 
 A group ``g`` with ``m_g`` entries competes by one number, its size: for magnitudes the root mean square ``s_g =
-||x_g|| / sqrt(m_g)``, for scores the mean. ``lam`` therefore means the same as for single entries, and the number of
-entries gives a group no advantage. The magnitude operator replaces the sizes ``s`` by ``u = topk_mag(s, k)`` and scales
-each group accordingly, ``y_g = x_g * u_g / s_g``. That is the solution of
+||x_g|| / sqrt(m_g)``, for scores the mean. ``lam`` therefore means the same as for single entries, and a group gains
+nothing by having more entries. The magnitude operator replaces the sizes ``s`` by ``u = topk_mag(s, k)`` and scales
+each group accordingly, ``y_g = x_g * u_g / s_g``. This solves
 
     max_y  sum_g <x_g, y_g> / m_g - k_support_norm(r)^2 / 2 - lam / p * sum_g r_g^p,    r_g = ||y_g|| / sqrt(m_g),
 
-since for given ``r`` the first term is largest if each ``y_g`` has the direction of ``x_g``. The rest is the problem of
-``topk_mag`` in the sizes: Proposition 2 of Sander et al. (2023) with the k-support norm of groups, not of entries. The
-mask has the value ``z = topk_mask(s, k)`` on each group. It maximises ``sum_g <x_g, y_g> / m_g - lam / p * sum_g
+since for given ``r`` the first term is largest if each ``y_g`` has the direction of ``x_g``, which leaves the problem
+of ``topk_mag`` in the sizes: Proposition 2 of Sander et al. (2023) with the k-support norm of groups, not of entries.
+The mask has the value ``z = topk_mask(s, k)`` on each group. It maximises ``sum_g <x_g, y_g> / m_g - lam / p * sum_g
 r_g^p`` over the ``y`` that are constant on groups, ``0 <= z <= 1, sum_g z_g = k``.
 
-Derivatives are finite also at and near groups of zeros. For a group of zeros they are those of a kept group if ``k``
-exceeds the number of other groups, else 0. Second derivatives require sizes that are 0 or whose square does not
-underflow (1e-19 in float32).
+Derivatives are finite also at and near groups of zeros. A group of zeros has those of a kept group if ``k`` exceeds the
+number of other groups, and otherwise 0. Second derivatives require sizes that are 0 or whose square does not underflow
+(1e-19 in float32).
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ import numpy as np
 from jax import Array
 
 from .interface import check_whole, shown
-from .scalar.arithmetic import choose
+from .scalar.arithmetic import choose, ratio
 
 
 class Whole:
-    """Groups that are kept or pruned as a whole: tiles of an array. Those at the edges may be smaller."""
+    """Groups that are kept or pruned as a whole: the tiles of an array, of which those at the edges may be smaller."""
 
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the shape of a tile of an array of this shape, with as many axes."""
+        """Returns the shape of a tile, with as many axes as the ``shape`` of the array."""
         raise NotImplementedError
 
     def count(self, shape: tuple[int, ...]) -> int:
@@ -41,7 +41,7 @@ class Whole:
         return math.prod(-(-size // tile) for size, tile in zip(shape, self.tile(shape), strict=True))
 
     def split(self, x: Array) -> Array:
-        """Returns ``x`` with two axes for each of its own: the number of a tile, and that within it, padded with 0."""
+        """Returns ``x``, padded with 0, with two axes for each of its own: over tiles, and within a tile."""
         tiles = self.tile(x.shape)
         padding = [(0, -size % tile) for size, tile in zip(x.shape, tiles, strict=True)]
         x = jnp.pad(x, padding) if any(after for _, after in padding) else x
@@ -75,7 +75,7 @@ class Blocks(Whole):
             check_whole("shape", size, 1, math.inf, "a tuple of positive whole numbers")
 
     def misfit(self, shape: tuple[int, ...]) -> str:
-        """Returns why an array of this shape cannot be grouped; empty if it can."""
+        """Returns why an array of this shape cannot be grouped, or an empty string."""
         return "" if len(shape) >= len(self.shape) else f"must have at least {len(self.shape)} axes"
 
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class Blocks(Whole):
         return (*(1,) * (len(shape) - len(self.shape)), *self.shape)
 
     def with_layer_axis(self) -> "Blocks":
-        """Returns the same groups for an array with one more axis in front, which indexes layers."""
+        """Returns the groups of an array that has one more axis in front, which indexes layers."""
         return self
 
 
@@ -133,9 +133,9 @@ class Channels(Whole):
 
 @dataclasses.dataclass(frozen=True)
 class NM:
-    """N:M sparsity: of every ``m`` consecutive entries along an axis, ``k`` (the N) are kept.
+    """N:M sparsity: ``k`` (the N) of every ``m`` consecutive entries along an axis are kept.
 
-    Entries compete only within such a run, so ``k`` and ``density`` are those of one run: ``NM(4)`` with ``k=2`` is
+    Entries compete only within a run of ``m``, so ``k`` and ``density`` are those of one run: ``NM(4)`` with ``k=2`` is
     2:4, which GPUs compute faster.
 
     Attributes:
@@ -208,7 +208,7 @@ def sizes(groups: Whole, x: Array, *, signed: bool) -> Array:
 
 
 def _counts(tiles: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """Returns the number of entries of each group, with axes of size 1 where groups have equally many."""
+    """Returns the number of entries of each group; an axis has size 1 if it makes no difference."""
     counts = np.ones((1,) * (2 * len(shape)))
     for axis, (size, tile) in enumerate(zip(shape, tiles, strict=True)):
         filled = np.minimum(tile, size - tile * np.arange(-(-size // tile))) if size % tile else np.array([tile])
@@ -216,41 +216,33 @@ def _counts(tiles: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
     return counts
 
 
-@jax.custom_jvp
-def _ratio(a: Array, b: Array) -> Array:
-    """Returns ``a / b``, and 0 where ``b`` is 0; its derivative avoids the square of ``b``, which may underflow."""
-    some = b != 0
-    return choose(some, a / choose(some, b, 1.0), 0.0)
-
-
-@_ratio.defjvp
-def _ratio_jvp(primals, tangents):
-    ratio = _ratio(*primals)
-    return ratio, _ratio(tangents[0] - ratio * tangents[1], primals[1])
+def _ratio_or_zero(a: Array, b: Array) -> Array:
+    """Returns ``a / b``, and 0 where ``b`` is 0."""
+    positive = b != 0
+    return choose(positive, ratio(a, choose(positive, b, 1.0)), 0.0)
 
 
 def _root_mean_square(x: Array, count: np.ndarray, axes: tuple[int, ...]) -> Array:
     """Returns the root mean square over ``axes``, with derivative 0 at 0."""
 
     @jax.custom_jvp
-    def of(x: Array) -> Array:
+    def root_mean_square(x: Array) -> Array:
         largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
         scale = choose((largest > 0) & (largest < jnp.inf), largest, 1.0)
         return scale * jnp.sqrt(jnp.sum(jnp.square(x / scale), axis=axes, keepdims=True) / count)
 
-    @of.defjvp
+    @root_mean_square.defjvp
     def _jvp(primals, tangents):
-        size = of(*primals)
-        along = _ratio(primals[0], jnp.broadcast_to(size, primals[0].shape))
+        size = root_mean_square(*primals)
+        along = _ratio_or_zero(primals[0], jnp.broadcast_to(size, primals[0].shape))
         return size, jnp.sum(along * tangents[0], axis=axes, keepdims=True) / count
 
-    return of(x)
+    return root_mean_square(x)
 
 
 def rescaled(groups: Whole, x: Array, size: Array, wanted: Array, at_zero: Array) -> Array:
     """Returns ``x`` with each group scaled from ``size`` to ``wanted``, or by ``at_zero`` if its size is 0."""
-    factor = choose(size == 0, at_zero, _ratio(wanted, size))
-    return scaled(groups, x, factor)
+    return scaled(groups, x, choose(size == 0, at_zero, _ratio_or_zero(wanted, size)))
 
 
 def scaled(groups: Whole, x: Array, factor: Array) -> Array:

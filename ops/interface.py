@@ -1,9 +1,8 @@
-"""The arguments of public operators: checks, and functions of rows applied to arrays of any shape, dtype and sharding.
+"""Checks of arguments, and ``rowwise``, through which every operator accepts any shape, dtype and sharding.
 
 Each error is one line that names the argument, its value and what is allowed. Values that are not known yet (traced, or
-on devices of other processes) pass. Every operator goes through ``rowwise``, which checks arguments, lays out arrays as
-rows and compiles the row function. That sees matrices ``(rows, n)`` in at least float32 and scalars per row as
-``(rows, 1)``; axes, dtypes and shardings are handled here alone.
+on devices of other processes) pass. ``rowwise`` compiles a function of rows, which sees matrices ``(rows, n)`` in at
+least float32 and scalars per row as ``(rows, 1)``; axes, dtypes and shardings are handled here alone.
 """
 
 import functools
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec, auto_axes
+from jax.sharding import NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
 ZeroLam = Literal["all", "some", "none"]
@@ -24,8 +23,8 @@ Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or 
 AxisName = str | tuple[str, ...] | None
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-WEAKEST, STRONGEST = 1e-32, 1e32
-_COUNTED = np.iinfo(np.int32).max
+WEAKEST, STRONGEST = 1e-32, 1e32  # the least positive and the largest strength of a regularisation
+_MOST_ENTRIES = np.iinfo(np.int32).max  # the counters have 32 bits
 
 
 class Range(NamedTuple):
@@ -35,7 +34,7 @@ class Range(NamedTuple):
       allowed: the range in words, with ``{n}`` for the size along the axis and ``{axis}`` for the axis.
       low: the least value.
       high: the greatest value.
-      share: the greatest value divided by ``n``; takes the place of ``high`` if it is finite.
+      share: if finite, the greatest value divided by ``n``, in place of ``high``.
       whole: whether values must be whole numbers that the working dtype represents exactly.
       integer: whether values have an integer dtype, which they keep.
       strength: whether values are strengths of a regularisation, equal to ``low`` or at least ``WEAKEST``. A traced one
@@ -117,18 +116,18 @@ def size_along(shape: tuple[int, ...], axes: tuple[int, ...], axis_name: AxisNam
 
 
 def batch_shape(x: Array, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of ``x`` without ``axes``, the shape of one value per row."""
+    """Returns the shape of ``x`` without ``axes``: that of one value per row."""
     return tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
 
 
 def check_count(name: str, count: int) -> None:
-    """Checks that the number of competing entries is known and fits the 32-bit counters."""
+    """Checks that the number of competing entries is known and fits the counters."""
     if not isinstance(count, int):
         raise ValueError(
             f"{name} must have a known number of competing entries, got {count}; other sizes may be symbolic"
         )
-    if count > _COUNTED:
-        raise ValueError(f"{name} must have at most {_COUNTED} competing entries, got {count}")
+    if count > _MOST_ENTRIES:
+        raise ValueError(f"{name} must have at most {_MOST_ENTRIES} competing entries, got {count}")
 
 
 def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
@@ -137,14 +136,13 @@ def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     A known density means the decimal number it prints as: ``float32(0.1)`` of 25 million is 2.5 million.
     """
     density = check_values("density", density, SHARE)
-    share: Any
+    module: Any = jnp
     if known(density):
-        given = np.asarray(density)
-        decimal = np.array([float(str(one)) for one in given.flat], np.float64).reshape(given.shape)
-        share, slack = decimal * size, 4 * float(np.finfo(np.float64).eps)
+        module, given = np, np.asarray(density)
+        density = np.array([float(str(one)) for one in given.flat], np.float64).reshape(given.shape)
     else:
-        share, slack = jnp.asarray(density).astype(dtype) * size, 4 * float(np.finfo(dtype).eps)
-    module: Any = np if known(density) else jnp
+        density = jnp.asarray(density).astype(dtype)
+    share, slack = density * size, 4 * float(np.finfo(density.dtype).eps)
     # A product that is whole up to rounding counts as whole: in floats 0.1 * 70 is a little less than 7.
     nearest = module.round(share)
     whole = module.where(module.abs(nearest - share) <= slack * share, nearest, module.floor(share))
@@ -172,7 +170,7 @@ def check_whole(name: str, value: int, low: float = -math.inf, high: float = mat
 
 
 def _array(value: Any) -> Array | np.ndarray:
-    """Returns ``value`` as a NumPy array, unless it is a JAX array already; as one of objects if it is no array."""
+    """Returns ``value`` as a JAX array if it is one, else as a NumPy array, of objects if it is no array at all."""
     try:
         return value if isinstance(value, jax.Array) else np.asarray(value)
     except (TypeError, ValueError):  # for example a ragged list
@@ -182,7 +180,7 @@ def _array(value: Any) -> Array | np.ndarray:
 def check_values(
     name: str, value: ArrayLike, limits: Range, n: int = 0, axis: Axis = 0, dtype: Any = np.float32
 ) -> Array | np.ndarray:
-    """Returns ``value`` as an array of real numbers, after a check of those that are known; NaN passes.
+    """Returns ``value`` as an array of real numbers, after a check of known ones against ``limits``; NaN passes.
 
     ``n`` is the size along ``axis``, ``dtype`` the working dtype.
     """
@@ -218,7 +216,7 @@ def check_scalar(name: str, value: ArrayLike, limits: Range) -> Array:
 
 
 def strength(value: ArrayLike, limits: Range = STRENGTH) -> Array:
-    """Returns a strength that was traced when checked, with NaN where it is out of range."""
+    """Returns a strength that was traced when it was checked, with NaN in place of values out of range."""
     value = jnp.asarray(value)
     allowed = (value >= WEAKEST) & (value <= limits.high)
     if limits.low == 0:
@@ -263,7 +261,7 @@ def check_one_of(k: Any, density: Any) -> None:
 
 
 def rows_with_zero_lam(lam: ArrayLike) -> ZeroLam:
-    """Returns which rows have ``lam = 0`` and need the hard operator; ``"some"`` if ``lam`` is not known."""
+    """Returns which rows need the hard operator because their ``lam`` is 0; ``"some"`` if ``lam`` is not known."""
     lam = check_values("lam", lam, STRENGTH)
     if not known(lam):
         return "some"
@@ -281,12 +279,11 @@ def floating(x: ArrayLike, name: str = "x") -> Array:
         return x
     dtype = jnp.result_type(float)
     if is_wide(x.dtype) and known(x):
-        whole = np.asarray(x)
-        held = 2 ** (jnp.finfo(dtype).nmant + 1)
-        beyond = (whole > held) | (whole < -held)
+        whole, most = np.asarray(x), 2 ** (jnp.finfo(dtype).nmant + 1)
+        beyond = (whole > most) | (whole < -most)
         if np.any(beyond):
             raise ValueError(
-                f"{name} must be whole numbers up to {held} in magnitude, which {dtype} holds exactly, "
+                f"{name} must be whole numbers up to {most} in magnitude, which {dtype} holds exactly, "
                 f"got {whole[beyond].flat[0]}; give floats, or set jax_enable_x64"
             )
     return x.astype(dtype)
@@ -321,8 +318,8 @@ def working_dtype(dtype: Any) -> np.dtype:
     return jnp.dtype(jnp.float64) if dtype == jnp.float64 else jnp.dtype(jnp.float32)
 
 
-# Kinds of results of a row function: one value per entry (rows, n); m values per row (rows, m), which also go along the
-# axis; one value per row (rows, 1); or one value per row that keeps the working dtype instead of the argument's dtype.
+# The kinds of results of a function of rows: one value per entry (rows, n); m values per row (rows, m), which take the
+# place of the axis; one value per row (rows, 1); or one value per row that keeps the working dtype.
 ENTRIES: Any = "entries"
 FEATURES: Any = "features"
 ROWS: Any = "rows"
@@ -346,7 +343,7 @@ def rowwise(
     """Returns ``function`` of the rows of ``x`` along ``axis``; all other arguments are passed to it by name.
 
     Args:
-      function: takes rows ``(rows, n)``. Use a function of a module: a new function object is compiled at every call.
+      function: takes rows ``(rows, n)``; a function of a module, since a new function object would be compiled anew.
       x: real array with at least one dimension; integers are promoted to float.
       axis: the axis of the rows. With several axes, or ``None`` for all, a row holds the entries of all in their order.
       name: the name of ``x`` in errors.
@@ -375,13 +372,19 @@ def rowwise(
     for key, (value, limits) in (per_row or {}).items():
         checked = check_values(key, value, limits, size, axis, working_dtype(x.dtype))
         values[key] = _per_row(key, checked, x, axes, limits)
-    others = {key: broadcast(_entries(value, key), x.shape, key, name) for key, value in (aligned or {}).items()}
+    others = {}
+    for key, value in (aligned or {}).items():
+        value = real(value, key)
+        value = value if value.dtype == bool else floating(value, key)
+        others[key] = broadcast(value, x.shape, key, name)
     present = None if where is None else broadcast(check_where(where), x.shape, "where", name)
     compiled = functools.partial(_compiled, function=function, axes=axes, returns=returns, static=tuple(static.items()))
     if x.size:
         return compiled(x, others, values, present, constants or {})
+
     # Without entries nothing is computed: the results are zeros of the shapes that they have for one entry.
-    one = jax.tree.map(_of_one_entry, (x, others, values, present))
+    def of_one_entry(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))
 
     def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
         shape = batch_shape(x, axes)
@@ -389,7 +392,8 @@ def rowwise(
             shape = tuple(found.shape[i] if kind == FEATURES and i in axes else n for i, n in enumerate(x.shape))
         return jnp.zeros(shape, found.dtype)
 
-    return jax.tree.map(zeros, returns, jax.eval_shape(compiled, *one, constants or {}))
+    arguments = jax.tree.map(of_one_entry, (x, others, values, present))
+    return jax.tree.map(zeros, returns, jax.eval_shape(compiled, *arguments, constants or {}))
 
 
 def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
@@ -403,23 +407,13 @@ def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis,
 
 @functools.partial(jax.jit, static_argnames=("function", "axes", "returns", "static"))
 def _compiled(
-    x: Array,
-    aligned: dict[str, Array],
-    per_row: dict[str, Array],
-    where: Array | None,
-    constants: dict[str, Any],
-    *,
-    function: Callable[..., Any],
-    axes: tuple[int, ...],
-    returns: Any,
-    static: tuple[tuple[str, Hashable], ...],
+    x: Array, *others: Any, function: Callable, axes: tuple[int, ...], returns: Any, static: tuple[tuple[str, Any], ...]
 ) -> Any:
+    """Returns the results of ``rowwise``; ``others`` are its ``aligned``, ``per_row``, ``where`` and ``constants``."""
     dtype = working_dtype(x.dtype)
 
-    def apply(
-        x: Array, aligned: dict[str, Array], per_row: dict[str, Array], where: Array | None, constants: dict[str, Any]
-    ) -> Any:
-        given: dict[str, Any] = {key: value.reshape(-1, 1) for key, value in per_row.items()}
+    def apply(x: Array, aligned: Any, per_row: Any, where: Array | None, constants: Any) -> Any:
+        given = {key: value.reshape(-1, 1) for key, value in per_row.items()}
         for key, value in aligned.items():
             given[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
         if where is not None:
@@ -429,7 +423,7 @@ def _compiled(
         return jax.tree.map(functools.partial(_restored, x, axes), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
-    return on_mesh(apply, specs)(x, aligned, per_row, where, constants)
+    return on_mesh(apply, specs)(x, *others)
 
 
 def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
@@ -438,7 +432,7 @@ def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
 
 
 def _restored(x: Array, axes: tuple[int, ...], kind: str, found: Array) -> Array:
-    """Returns a result of rows in the shape and dtype of ``x``."""
+    """Returns a result of rows in the shape and dtype that the operator returns for ``x``."""
     if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
         found = found.astype(x.dtype)
     batch = batch_shape(x, axes)
@@ -464,10 +458,11 @@ def spec_of(x: Array) -> tuple[Any, ...]:
 
 
 def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
-    """Returns ``function``, for use inside ``jit``, that also accepts arguments on a mesh with Explicit axes.
+    """Returns ``function`` in a form that also accepts arguments on a mesh with Explicit axes, for use inside ``jit``.
 
     On Explicit axes (those of ``jax.make_mesh``) JAX requires a sharding for the result of every operation. Here the
-    compiler chooses, as on Auto axes, and only final results have a given sharding. Without such axes nothing changes.
+    compiler chooses, as on Auto axes, and only final results have a given sharding. Without Explicit axes the function
+    is called as it is.
 
     Args:
       function: takes pytrees of arrays.
@@ -476,14 +471,10 @@ def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
 
     def apply(*arguments: Any) -> Any:
         meshes = [jax.typeof(leaf).sharding.mesh for leaf in jax.tree.leaves(arguments)]
-        meshes.append(jax.sharding.get_abstract_mesh())
-        for mesh in meshes:
-            explicit = tuple(
-                name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind == AxisType.Explicit
-            )
-            if explicit:
-                shardings = jax.tree.map(lambda spec, mesh=mesh: NamedSharding(mesh, spec), specs)
-                return auto_axes(function, axes=explicit, out_sharding=shardings)(*arguments)
+        for mesh in (*meshes, jax.sharding.get_abstract_mesh()):
+            if mesh.explicit_axes:
+                shardings = jax.tree.map(functools.partial(NamedSharding, mesh), specs)
+                return auto_axes(function, axes=mesh.explicit_axes, out_sharding=shardings)(*arguments)
         return function(*arguments)
 
     return apply
@@ -492,7 +483,7 @@ def on_mesh(function: Callable[..., Any], specs: Any) -> Callable[..., Any]:
 def varying_as(tree: Any, like: Any) -> Any:
     """Returns ``tree``, typed inside ``shard_map`` as varying over every mesh axis over which ``like`` varies.
 
-    The initial values of a loop need the types of the values that its body returns.
+    JAX requires it of the initial values of a loop, whose types must be those of the values that its body returns.
     """
 
     def axes(leaf: Array) -> frozenset[str]:
@@ -509,11 +500,6 @@ def broadcast(value: Array | np.ndarray, shape: tuple[int, ...], name: str, othe
         return module.broadcast_to(value, shape)
     except ValueError:
         raise ValueError(f"{name} must broadcast to the shape of {other}, {shape}, got shape {value.shape}") from None
-
-
-def _entries(value: ArrayLike, name: str) -> Array:
-    value = real(value, name)
-    return value if value.dtype == bool else floating(value, name)
 
 
 def _per_row(
@@ -538,7 +524,3 @@ def _per_row(
         raise ValueError(
             f"{name} must be a scalar or broadcast to one value per row, shape {batch}, got shape {value.shape}{hint}"
         ) from None
-
-
-def _of_one_entry(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))

@@ -1,6 +1,7 @@
 """The relaxed top-k mask with a cost and a cap for each entry: a relaxed fractional knapsack."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from .interface import Axis, broadcast, check_where, floating, known, rowwise
 from .scalar.arithmetic import choose
 from .scalar.budget import Items, solve_knapsack
 
-# Costs in this range are not rescaled.
+# Costs are rescaled if the largest of a row is outside this range.
 _UNSCALED_COSTS = (2.0**-20, 2.0**20)
 
 
@@ -28,15 +29,16 @@ def knapsack_mask(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns the relaxed fractional knapsack: how much of each entry to take within a budget ``k``.
+    """Returns how much of each entry a relaxed fractional knapsack takes within a budget ``k``.
 
-    It is the solution of ``max_z <x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= caps, <costs, z> = k``. With costs and
-    caps of 1 that is ``topk_mask``, Proposition 2 of Sander et al. (2023) with ``phi(x) = x`` and ``w = 1_k``; both are
-    one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack: entries in the order of ``x /
-    costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
+    The result solves ``max_z <x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= caps, <costs, z> = k``. With costs and
+    caps of 1 it is ``topk_mask``, Proposition 2 of Sander et al. (2023) with ``phi(x) = x`` and ``w = 1_k``; both are
+    one scalar equation, solved exactly. ``lam -> 0`` gives the fractional knapsack, which takes entries in the order of
+    ``x / costs``, each in full until the budget is spent. To prune by bytes or operations, let ``costs`` count them.
 
     Differentiable in ``x``, ``k``, ``density``, ``costs``, ``caps`` and ``lam``, forwards and backwards, to any order;
-    if no entry of a row is taken in part, its derivative in ``k`` is 0. Takes O(n) time and memory.
+    if no entry of a row is taken in part, its derivative in ``k`` is 0. Takes O(n) time and memory. The result has the
+    shape and dtype of ``x``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
@@ -47,22 +49,21 @@ def knapsack_mask(
         rounded. Shape as ``k``.
       costs: the cost of a unit of each entry, positive and finite; broadcasts against ``x``. Other costs are refused if
         known, and make their row NaN if traced. The costs of a row may span any range, as long as ``x`` and ``lam``
-        divided by a cost (in units of the row's largest) neither over- nor underflow. A row that misses its budget by
-        more than 0.1 % is NaN.
+        divided by a cost (in units of the largest) neither over- nor underflow. A row that misses its budget by more
+        than 0.1 % is NaN.
       caps: the most to take of each entry, >= 0; broadcasts and is checked like ``costs``. ``inf`` means no cap, and is
         allowed with ``k`` only.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; shape as ``k``.
-      p, axis, where: as in ``topk_mask``, like the result.
+      p, axis, where: as in ``topk_mask``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """
     interface.check_one_of(k, density)
-    amounts = (("k", k, interface.NON_NEGATIVE), ("density", density, interface.SHARE))
-    budget = {name: (value, allowed) for name, value, allowed in amounts if value is not None}
+    budget: Any = {"k": (k, interface.NON_NEGATIVE)} if density is None else {"density": (density, interface.SHARE)}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
     _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)
@@ -83,7 +84,7 @@ def knapsack_mask(
 def _check_known(
     name: str, value: Array, wrong: Callable[[np.ndarray], np.ndarray], allowed: str, x: Array, where: ArrayLike | None
 ) -> None:
-    """Raises for a known wrong value of an entry that is known to take part."""
+    """Raises a ValueError if ``value`` is known and ``wrong`` at an entry that takes part."""
     if not known(value) or not np.any(found := wrong(np.asarray(value))) or not (where is None or known(where)):
         return
     found = np.array(broadcast(found, x.shape, name, "x"))
@@ -106,24 +107,25 @@ def _knapsack(
     unscaled: bool,
     **amount: Array,
 ) -> Array:
-    there = x != -jnp.inf
+    """Returns the amounts of rows ``(rows, n)``; ``amount`` is their budget, named ``k`` or ``density``."""
+    present = x != -jnp.inf
     if where is not None:
-        there = there & where
+        present = present & where
     ((given, budget),) = amount.items()
     valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0)
     if given == "density":
         valid = valid & (caps < jnp.inf)
-    usable = there & valid
+    usable = present & valid
     # A count, because XLA evaluates `any` of constant costs while it compiles: for a minute at (4096, 8192).
-    bad = jnp.sum(usable, axis=-1, keepdims=True) < jnp.sum(there, axis=-1, keepdims=True)
+    invalid = jnp.sum(usable, axis=-1, keepdims=True) < jnp.sum(present, axis=-1, keepdims=True)
     limits = jnp.finfo(x.dtype)
     largest = limits.max
     unit = jnp.ones_like(lam)
     if not unscaled:
         # Costs are divided by a power of two near the largest: squares of worths could over- or underflow otherwise.
         most = jnp.max(choose(usable, jnp.minimum(costs, largest / 2), 0.0), axis=-1, keepdims=True)
-        odd = (most > 0) & ((most < _UNSCALED_COSTS[0]) | (most > _UNSCALED_COSTS[1]))
-        unit = lax.stop_gradient(lax.reduce_precision(choose(odd, most, 1.0), limits.nexp, 0))
+        outside = (most > 0) & ((most < _UNSCALED_COSTS[0]) | (most > _UNSCALED_COSTS[1]))
+        unit = lax.stop_gradient(lax.reduce_precision(choose(outside, most, 1.0), limits.nexp, 0))
     cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
@@ -131,9 +133,9 @@ def _knapsack(
         budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     else:
         budget = budget / unit
-        # An infinite cap becomes one that the budget does not reach.
+        # An infinite cap becomes finite, and so large that the budget does not reach it.
         beyond = jnp.minimum(lax.stop_gradient(2.0 * budget / cost), largest)
         cap = choose(cap == jnp.inf, beyond, cap)
     empty = ~jnp.any(usable & (cap > 0), axis=-1, keepdims=True)
-    z = solve_knapsack(Items(worth, cost, cap), choose(bad, jnp.nan, budget), lam, p)
-    return choose(there & ~(empty & ~bad), z, 0.0)
+    z = solve_knapsack(Items(worth, cost, cap), choose(invalid, jnp.nan, budget), lam, p)
+    return choose(present & ~(empty & ~invalid), z, 0.0)

@@ -39,30 +39,30 @@ def topk_fenchel_young_loss(
 ) -> Array:
     """Returns the top-k loss ``f_R(x, 1_k) + R(t) - <x, t>`` of every example (Section 6 of Sander et al., 2023).
 
-    ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``, and ``R(t) = lam / p * ||t||_p^p`` the regularisation
-    of the target. Convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. If ``t`` lies in the
-    polytope ``0 <= y <= 1, sum(y) = k``, this is a Fenchel-Young loss (Blondel et al., 2020): at least 0, and 0 where
-    the mask equals the target, and unchanged if all logits are shifted equally. With ``k = 1``, ``p = 2`` and
-    ``lam = 1`` it is the sparsemax loss (Martins and Astudillo, 2016). The paper omits ``R(t)``, which does not depend
-    on the logits: ``lam / p`` for one label.
+    ``f_R(x, 1_k)`` is ``relaxed_topk_value`` with ``phi(x) = x``, and ``R(t) = lam / p * ||t||_p^p``. The loss is
+    convex in the logits ``x``, with the gradient ``topk_mask(x, k) - t``. If the target ``t`` lies in the polytope
+    ``0 <= y <= 1, sum(y) = k``, it is a Fenchel-Young loss (Blondel et al., 2020): never negative, 0 where the mask
+    equals the target, and unchanged if all logits are shifted equally. With ``k = 1``, ``p = 2`` and ``lam = 1`` it is
+    the sparsemax loss (Martins and Astudillo, 2016). The paper omits ``R(t)``, which does not depend on the logits:
+    ``lam / p`` for one label.
 
     - ``target="one_hot"`` uses the targets unchanged, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside the
       polytope: the gradient sums to ``k - 1``, and the loss is unbounded below as all logits decrease together.
     - ``target="smooth"`` moves them into the polytope: ``m`` positives among ``n`` classes become
       ``t + (k - m) / (n - m) * (1 - t)``, or ``t * k / m`` if ``m > k``.
 
-    The loss is computed as a sum of non-negative terms, plus ``(k - m)`` times the threshold. So there is no
-    cancellation, for logits of any size (for ``"one_hot"``, up to a rounding of ``R(t)``).
+    The loss is computed as a sum of non-negative terms, plus ``(k - m)`` times the threshold, so that nothing cancels
+    for logits of any size (for ``"one_hot"``, up to a rounding of ``R(t)``).
 
     Args:
       logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` and target 0 costs nothing
-        and gets no gradient. With a positive target, the ``one_hot`` loss is ``inf`` and its gradient minus the target,
-        as for cross-entropy, and the ``smooth`` loss treats the class as absent.
-      targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value per class, 0 or 1
-        (one-hot, multi-hot) or between, of the shape of ``logits``. A traced label out of range makes the loss and
+        and gets no gradient. If its target is positive, the ``one_hot`` loss is ``inf`` with minus the target as
+        gradient, as for cross-entropy, and the ``smooth`` loss treats the class as absent.
+      targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value in [0, 1] per
+        class (one-hot, multi-hot, soft), of the shape of ``logits``. A traced label out of range makes the loss and
         gradient of its example NaN.
-      k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. It is
-        reduced to the number of classes that take part.
+      k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. At most the
+        number of classes that take part counts.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
       p: exponent of the regularisation, a Python number in (1, 2].
       target: ``"one_hot"`` or ``"smooth"``.
@@ -82,7 +82,7 @@ def topk_fenchel_young_loss(
       (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0
@@ -106,12 +106,12 @@ def topk_fenchel_young_mixture(
     ignore_index: int | None = None,
     reduction: Reduction = "none",
 ) -> Array:
-    """Returns ``sum_k weights_k * loss_k`` for ``k = 1, ..., K``, a loss for several top-k accuracies at once.
+    """Returns ``sum_k weights_k * loss_k`` over ``k = 1, ..., K``, a loss for several top-k accuracies at once.
 
     Petersen et al. (2022) mix losses over ``k`` in this way. Takes ``K`` times the memory of one loss.
 
     ``weights`` has one non-negative number for each ``k``, shape ``(K,)`` with ``1 <= K <= n``. Other arguments, result
-    and errors as in ``topk_fenchel_young_loss``.
+    and errors are as in ``topk_fenchel_young_loss``.
 
     >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
     1.25
@@ -135,7 +135,7 @@ def _operate(
     reduction: Reduction,
     **amount: ArrayLike,
 ) -> Array:
-    """Returns the loss for ``amount``: one ``k``, or the ``weights`` of a mixture."""
+    """Returns the loss for a single ``k``, or for the ``weights`` of a mixture, whichever is in ``amount``."""
     interface.check_choice("target", target, TARGETS)
     interface.check_choice("reduction", reduction, REDUCTIONS)
     logits = interface.floating(logits, "logits")
@@ -212,7 +212,7 @@ def _weighted(
     ignore_index: int | None,
     **options: Any,
 ) -> tuple[Array, Array]:
-    """Returns the weighted losses of rows and their weights, ``(rows, 1)``; ``loss`` takes one target per class."""
+    """Returns the weighted losses of rows and the weights, ``(rows, 1)`` each; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
     ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
     t = targets
@@ -289,7 +289,7 @@ def _into_polytope(t: Array, present: Array, k: Array) -> Array:
 
 
 def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation) -> tuple[Array, TwoFloat]:
-    """Returns the mask, and its threshold: the least selected logit minus ``lam`` if none is partly selected."""
+    """Returns the mask and its threshold: if none is partly selected, the least selected logit minus ``lam``."""
     (s,), gamma, (mask,) = select_topk((x,), k, lam, equation)
     z = jax.lax.stop_gradient(mask)
     most = jnp.max(s, axis=-1, keepdims=True)
@@ -329,9 +329,9 @@ def _divergence(t: Array, y: Array, power: Array, p: float) -> Array:
 def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, smooth: bool) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, in which absent classes are ``-inf``.
 
-    With ``v`` the minimiser in ``f_R`` (Proposition 2), the loss is the sum of two Fenchel-Young losses. That of ``R``
-    at ``x - v`` is ``lam`` times a Bregman divergence. That of the hard mask at ``v`` penalises selected classes whose
-    target is below 1, and other classes whose target is positive.
+    With ``v`` the minimiser in ``f_R`` (Proposition 2), the loss is the sum of two Fenchel-Young losses: that of ``R``
+    at ``x - v``, which is ``lam`` times a Bregman divergence, and that of the hard mask at ``v``, which penalises
+    selected classes with a target below 1 and other classes with a positive target.
     """
     p = equation.p
     y, gamma = _mask_and_threshold(x, k, lam, equation)

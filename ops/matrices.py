@@ -1,4 +1,4 @@
-"""Predicates for leaves of a pytree of parameters: weight matrices, stacked layers, and paths that match a pattern."""
+"""Predicates of the leaves of a pytree: which are weight matrices, hold stacked layers, or match a pattern."""
 
 import dataclasses
 import math
@@ -19,13 +19,13 @@ _WEIGHTS = re.compile(r"(?:^|_)(?:kernel|weights?|w)\d*(?:_|$)")
 
 
 def matrices(path: Any, leaf: Array) -> bool:
-    """Returns whether a leaf is a weight matrix, by name and shape: kernels and embeddings, not biases and scales.
+    """Returns whether a leaf is a weight matrix, by name and shape: kernels and embeddings are, biases and scales not.
 
-    The last name of the path decides; indices of lists do not count as names. These leaves are no matrices, whatever
-    their shape: ``bias``, ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``, ``token`` and
-    ``pos`` (also ``cls_token`` and ``pos_embedding``), and all leaves of a norm (``LayerNorm_0``, ``norm1``). Other
-    leaves are matrices if they have at least two axes. Leading axes of size 1 count only if the name is ``kernel``,
-    ``weight`` or ``w``.
+    The last name of the path decides; indices of lists do not count as names. A leaf of these names is no matrix,
+    whatever its shape: ``bias``, ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``,
+    ``token`` and ``pos`` (also ``cls_token`` and ``pos_embedding``), nor is a leaf of a norm (``LayerNorm_0``,
+    ``norm1``). Another leaf is a matrix if it has at least two axes. Leading axes of size 1 count only if the name is
+    ``kernel``, ``weight`` or ``w``.
 
     Args:
       path: the key path of the leaf, as in ``jax.tree_util``.
@@ -52,7 +52,7 @@ def _is_vector(path: Any) -> bool:
 
 
 def why_no_matrix(path: Any, shape: tuple[int, ...]) -> str:
-    """Returns why a leaf, or a layer of it, is not a weight matrix; empty if it is one."""
+    """Returns why a leaf, or a layer of it, is not a weight matrix, or an empty string."""
     if _is_vector(path):
         return "by its name"
     if not _WEIGHTS.search(["", *_names(path)][-1]):
@@ -64,8 +64,8 @@ def why_no_matrix(path: Any, shape: tuple[int, ...]) -> str:
 def stacked_layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
     """Returns the paths of leaves that hold one layer at each index of their first axis, like those of a scan.
 
-    These are the leaves of a subtree in which all leaves have the same first axis and at least one more, including a
-    bias or a scale, which would have one axis without stacking.
+    They are recognised by a subtree in which all leaves have a first axis of the same size and at least one more, even
+    biases and scales, which would have a single axis without stacking.
     """
     parts: dict[Any, list[tuple[Any, tuple[int, ...]]]] = {}
     for path, leaf in leaves:
@@ -86,7 +86,7 @@ def stacked_layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Matching:
-    """The predicate that ``matching`` returns; it stores the pattern."""
+    """The predicate that ``matching`` returns, which also remembers the pattern for messages."""
 
     pattern: str
 
@@ -99,7 +99,7 @@ class Matching:
 
 
 def written(path: Any) -> str:
-    """Returns the path as a string like ``encoder/Dense_0/kernel``."""
+    """Returns a path as a string like ``encoder/Dense_0/kernel``."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
@@ -110,7 +110,7 @@ def matching(pattern: str) -> Include:
       pattern: a regular expression for ``re.search``.
 
     Returns:
-      A function of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses one that
+      A function of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses a pattern that
       matches no leaf.
 
     >>> jax.tree_util.tree_map_with_path(matching("kernel$"), {"head": {"kernel": 1.0, "bias": 2.0}})

@@ -1,4 +1,4 @@
-"""The nonlinearities ``phi``, which distinguish a mask from a magnitude operator."""
+"""The nonlinearities ``phi`` of the relaxed operators: the identity gives the mask, ``x^2 / 2`` the magnitudes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -37,6 +37,10 @@ class Nonlinearity:
     even: bool = False
 
 
+def _exp(x: Array) -> Array:
+    return jnp.exp(x - 1.0)
+
+
 def _entropy(y: Array) -> Array:
     positive = y > 0
     return choose(positive, y * jnp.log(choose(positive, y, 1.0)), choose(y == 0, 0.0, jnp.inf, y.dtype))
@@ -65,24 +69,16 @@ HALF_SQUARE = Nonlinearity(
     conjugate=lambda y: 0.5 * jnp.square(y),
     even=True,
 )
-EXP = Nonlinearity(
-    "exp",
-    value=lambda x: jnp.exp(x - 1.0),
-    slope=lambda x: jnp.exp(x - 1.0),
-    curvature=lambda x: jnp.exp(x - 1.0),
-    conjugate=_entropy,
-)
+EXP = Nonlinearity("exp", value=_exp, slope=_exp, curvature=_exp, conjugate=_entropy)
+
 
 _REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 
 
 def register_nonlinearity(phi: Nonlinearity) -> None:
-    """Registers a nonlinearity, so that every argument ``phi`` accepts its name.
+    """Registers a nonlinearity as ``phi.name``, so that every argument ``phi`` accepts this name.
 
     This is for configs, which hold names and not functions. Registering the same one again has no effect.
-
-    Args:
-      phi: the nonlinearity, registered as ``phi.name``.
 
     Raises:
       ValueError: ``phi`` is not a ``Nonlinearity``, or another one has this name.

@@ -5,27 +5,15 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import (
-    ROWS,
-    TINY,
-    Axis,
-    Range,
-    amount,
-    check_axes,
-    check_values,
-    floating,
-    known,
-    rowwise,
-    shown,
-    size_along,
-)
+from . import interface
+from .interface import ROWS, Axis, Range, amount, floating, known, rowwise, shown
 from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose, row_sum
 
-# The tolerance of membership of a polytope, in units in the last place; for the sum, relative to k.
+# The tolerance of a membership in a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64
 
-_SUPPORT = Range("in (0, {n}], the size along axis {axis}", TINY, share=1.0)
+_SUPPORT = Range("in (0, {n}], the size along axis {axis}", interface.TINY, share=1.0)
 
 
 def topk_conjugate(
@@ -36,7 +24,7 @@ def topk_conjugate(
     phi: str | Nonlinearity = "half_square",
     axis: Axis = -1,
 ) -> Array:
-    """Returns the conjugate ``f_phi*(y, 1_k)``, the sparsity-inducing part of the regularisation of the operators.
+    """Returns the conjugate ``f_phi*(y, 1_k)``, the part of the operators' regularisation that makes them sparse.
 
     It is ``min_z sum_i z_i phi*(|y_i| / z_i)`` over ``0 <= z <= 1, sum(z) = k`` (Proposition 3 of Sander et al., 2023),
     the tightest convex relaxation of ``sum_i phi*(y_i)`` on vectors with at most ``k`` non-zero entries (Proposition
@@ -63,7 +51,7 @@ def topk_conjugate(
       float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
@@ -77,7 +65,7 @@ def k_support_norm(
     """Returns the k-support norm (Argyriou et al., 2012): the l1 norm for ``k = 1``, the l2 norm for ``k = n``.
 
     It is ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023), and has derivative 0
-    at 0. Arguments, result and errors as in ``topk_conjugate``.
+    at 0. Arguments, result and errors are as in ``topk_conjugate``.
 
     >>> float(k_support_norm([3.0, -4.0, 0.0], 2))
     5.0
@@ -91,7 +79,7 @@ def k_support_negentropy(
     """Returns the k-support negentropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
 
     It is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``, and ``inf`` if an entry is negative. Arguments, result and
-    errors as in ``topk_conjugate``.
+    errors are as in ``topk_conjugate``.
 
     >>> float(k_support_negentropy([0.5, 0.5, 0.0], 1).round())
     0.0
@@ -100,26 +88,26 @@ def k_support_negentropy(
 
 
 def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
-    """Returns the ordered weighted lasso norm ``sum_i w_i |x|_[i]``, magnitudes from large to small (Section 4).
+    """Returns the ordered weighted lasso norm ``sum_i w_i |x|_[i]``, with magnitudes in descending order (Section 4).
 
     Args:
       x: real array, any shape.
-      w: weights of shape ``(n,)``, ``n`` the size of ``x`` along ``axis``: non-negative and non-increasing. For
-        ``1_k`` the value is ``relaxed_topk_value(x, k, phi="abs", lam=0)``, which needs no sort.
+      w: weights of shape ``(n,)``, ``n`` the size of ``x`` along ``axis``: non-negative and non-increasing. With
+        ``1_k`` the norm is ``relaxed_topk_value(x, k, phi="abs", lam=0)``, which needs no sort.
       axis: the axis that is sorted; a tuple of several, or ``None`` for all.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
     11.0
     """
     x = floating(x)
-    n = size_along(x.shape, check_axes(axis, x.ndim))
-    w = check_values("w", w, Range("non-negative and non-increasing", 0))
+    n = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
+    w = interface.check_values("w", w, Range("non-negative and non-increasing", 0))
     if w.shape != (n,):
         raise ValueError(f"w must have shape ({n},), the size of x along axis {axis}, got {w.shape}")
     if known(w) and np.any(np.diff(np.asarray(w, np.float64)) > 0):
@@ -133,12 +121,11 @@ def _conjugate_of(
     y = floating(y, "y")
     k = amount(k, density, y, axis)
     if density is not None and known(k) and np.any(np.asarray(k) == 0) and y.size:
-        n = size_along(y.shape, check_axes(axis, y.ndim, "y"))
+        n = interface.size_along(y.shape, interface.check_axes(axis, y.ndim, "y"))
         raise ValueError(
             f"density must be at least 1 / {n}, which is one entry along axis {axis}, got {shown(density)}"
         )
-    per_row = {"k": (k, _SUPPORT)}
-    return rowwise(function, y, axis=axis, name="y", per_row=per_row, returns=ROWS, phi=phi)
+    return rowwise(function, y, axis=axis, name="y", per_row={"k": (k, _SUPPORT)}, returns=ROWS, phi=phi)
 
 
 def _weighted(x: Array, *, w: Array) -> Array:
@@ -147,10 +134,11 @@ def _weighted(x: Array, *, w: Array) -> Array:
 
 
 def _level(a: Array, k: Array) -> Array:
-    """Returns ``theta`` with ``sum_i min(1, a_i / theta) = k`` per row; ``a >= 0`` has more than ``k`` non-zeros.
+    """Returns per row the ``theta`` with ``sum_i min(1, a_i / theta) = k``; ``a >= 0`` has more than ``k`` non-zeros.
 
-    If the ``m`` largest entries are at least ``theta``, the sum of the others is ``(k - m) theta``.
+    If ``m`` entries are at least ``theta``, the sum of the others is ``(k - m) theta``.
     """
+
     s = jnp.sort(a, axis=-1, descending=True)
     rest = lax.cumsum(s, axis=1, reverse=True)
     larger = lax.broadcasted_iota(a.dtype, a.shape, 1)
@@ -171,7 +159,7 @@ def _conjugate(y: Array, k: Array, phi: Nonlinearity) -> Array:
     unknown = jnp.any(jnp.isnan(a), axis=-1, keepdims=True)
     a = choose(outside | unknown, 0.0, jnp.maximum(a, 0.0))
     positive = jnp.sum(a > 0, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
-    # With at most k non-zero entries, all of these are full, and the zeros share the rest.
+    # At most k non-zero entries all have z = 1, and the zeros share the rest of k.
     least = lax.stop_gradient(jnp.min(choose(a > 0, a, jnp.inf), axis=-1, keepdims=True))
     few = positive <= k
     least = choose(least < jnp.inf, least, 1.0)

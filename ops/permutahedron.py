@@ -18,7 +18,7 @@ from .scalar.arithmetic import choose
 
 
 def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
-    """Returns ``argmax <x, y>`` over the permutahedron ``P(w)``: the weights in the order of ``x`` (Proposition 1).
+    """Returns the weights in the order of ``x``, which is ``argmax <x, y>`` over ``y`` in ``P(w)`` (Proposition 1).
 
     Args:
       x: real array, any shape. Among equal entries the first gets the largest weight.
@@ -29,7 +29,7 @@ def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
       Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
     Array([1., 3., 2.], dtype=float32)
@@ -46,11 +46,12 @@ def project_permutahedron(
     axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Returns ``argmax <x, y> - lam / p * ||y||_p^p`` over ``y`` in ``P(w)`` (Proposition 2 with ``phi(x) = x``).
+    """Returns the regularised projection of ``x`` onto the permutahedron ``P(w)``.
 
-    With ``p = 2`` and ``lam = 1`` this is the Euclidean projection of ``x``. ``w = (1, 0, ..., 0)`` gives the
-    simplex, ``w = 1_k`` the relaxed top-k mask (for which ``topk_mask`` is much faster), ``w = (n, ..., 1)`` ranks.
-    Differentiable in ``x``, ``w`` and ``lam``, in both modes (Proposition 7). O(n log n) time, O(n) memory.
+    It is ``argmax <x, y> - lam / p * ||y||_p^p`` over ``y`` in ``P(w)`` (Proposition 2 with ``phi(x) = x``): with
+    ``p = 2`` and ``lam = 1`` the Euclidean projection. ``w = (1, 0, ..., 0)`` gives the simplex, ``w = 1_k`` the
+    relaxed top-k mask (for which ``topk_mask`` is much faster), ``w = (n, ..., 1)`` ranks. Differentiable in ``x``,
+    ``w`` and ``lam``, in both modes (Proposition 7). Takes O(n log n) time and O(n) memory.
 
     Args:
       x: finite real array, any shape.
@@ -66,7 +67,7 @@ def project_permutahedron(
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
@@ -84,10 +85,10 @@ def soft_sort(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Returns soft sorted values: for ``p = 2`` the projection of ``(n, ..., 1) / lam`` onto ``P(x)``.
+    """Returns softly sorted values: for ``p = 2`` the projection of ``(n, ..., 1) / lam`` onto ``P(x)``.
 
     ``lam -> 0`` gives the sorted values. For ``p = 2``, ``lam -> inf`` gives their mean everywhere, and the sum is that
-    of ``x`` for every ``lam``. Differentiable like ``project_permutahedron``.
+    of ``x`` for every ``lam``. Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` do not affect the others; they come first, or last if
@@ -96,10 +97,10 @@ def soft_sort(
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       descending: whether the largest comes first.
       where: boolean array, broadcasting against ``x``: entries that take part. The others count as ``-inf``.
-      p, axis, solver: as in ``project_permutahedron``, like the result.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
@@ -120,18 +121,18 @@ def soft_rank(
     """Returns soft ranks from 1 to n: for ``p = 2`` the projection of ``x / lam`` onto ``P((n, ..., 1))``.
 
     ``lam -> 0`` gives the ranks (ties in the order of their index), ``lam -> inf`` gives ``(n + 1) / 2`` everywhere.
-    Differentiable like ``project_permutahedron``.
+    Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
-      descending: whether the largest has rank 1, as in the paper; by default the smallest has.
+      descending: whether the largest entry has rank 1, as in the paper; by default the smallest one has.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
-      p, axis, solver: as in ``project_permutahedron``, like the result.
+      p, axis, solver: as in ``project_permutahedron``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
@@ -149,7 +150,7 @@ def soft_quantile(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Returns a soft quantile: that of ``soft_sort``, interpolated linearly, and differentiable like it.
+    """Returns a quantile of the values of ``soft_sort``, interpolated linearly, and differentiable like them.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` count as absent.
@@ -162,7 +163,7 @@ def soft_quantile(
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5
@@ -192,7 +193,7 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     # A shift of x does not change the solution; shifting a middle entry to 0 loses the least to rounding.
     half = jnp.sum(~absent, axis=1, keepdims=True) // 2
     s = s - lax.stop_gradient(jnp.take_along_axis(s, jnp.minimum(half, s.shape[1] - 1), axis=1))
-    # Absent entries are put so low that no block reaches from the others to them.
+    # Absent entries are put so low that no block contains both them and others.
     low = s - problem.gap(jnp.maximum(w, 0.0), choose(lam == 0, 1.0, lam))
     low = jnp.min(choose(absent, 0.0, low), axis=1, keepdims=True)
     s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
@@ -220,16 +221,17 @@ def _sorted(x: Array, lam: Array, where: Array | None = None, *, decreasing: boo
 
 
 def _ranked(x: Array, lam: Array, where: Array | None = None, *, decreasing: bool, p: float, solver: Solver) -> Array:
-    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
-    absent = jnp.sum(~there, axis=1, keepdims=True, dtype=jnp.int32).astype(x.dtype)
-    entries = choose(there, -x if decreasing else x, -jnp.inf)
+    present = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    absent = jnp.sum(~present, axis=1, keepdims=True, dtype=jnp.int32).astype(x.dtype)
+    entries = choose(present, -x if decreasing else x, -jnp.inf)
     return _projected(entries, jnp.maximum(_one_to_n(x) - absent, 0.0), lam, p=p, solver=solver)
 
 
 def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver) -> Array:
-    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
-    ordered = _sorted(x, lam, there, decreasing=False, p=p, solver=solver)
-    count = jnp.sum(there, axis=1, keepdims=True, dtype=jnp.int32)
+    present = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    ordered = _sorted(x, lam, present, decreasing=False, p=p, solver=solver)
+    count = jnp.sum(present, axis=1, keepdims=True, dtype=jnp.int32)
+
     place = q * (count - 1).astype(x.dtype)
     below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, jnp.maximum(count - 2, 0))
     part = place - below.astype(x.dtype)

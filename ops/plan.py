@@ -1,4 +1,4 @@
-"""Relaxed top-k of every row of a matrix, with a limit on the sum of every column."""
+"""The relaxed top-k mask of every row of a matrix, with limits on the sums of its columns."""
 
 from typing import NamedTuple
 
@@ -16,14 +16,14 @@ _COUNT = Range("at least 1", 1, integer=True)
 
 
 class TopkPlan(NamedTuple):
-    """A plan, with the state of the solver.
+    """A plan, with the final state of the solver.
 
     Attributes:
       plan: the plan, in the shape and dtype of the scores.
       iterations: int32, the number of iterations; like the fields below, one value per matrix, in the shape of the
         scores without their ``axis``.
-      residual: the largest deviation of the sum of a row from ``k``, and of a column above ``limit``, or from a
-        ``limit`` that binds; in units of the plan.
+      residual: in units of the plan, the largest amount by which the sum of a row misses ``k``, that of a column
+        exceeds ``limit``, or that of a column with a binding ``limit`` misses it.
       converged: bool, whether the residual is within the tolerance.
     """
 
@@ -45,19 +45,20 @@ def topk_plan(
     max_iter: int = 200,
     tol: ArrayLike | None = None,
 ) -> TopkPlan:
-    """Returns the relaxed top-k of rows with limited columns: experts take ``k`` tokens, tokens ``limit`` experts.
+    """Returns the relaxed top-k mask of every row of a matrix, with columns that sum to at most ``limit``.
 
-    The plan solves ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` with rows that sum to ``k`` and columns
-    that sum to at most ``limit``. If no limit binds, it is ``topk_mask(x, k)``. ``lam -> 0`` gives a matching; ``lam >
-    0`` a transport plan regularised as in Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and
-    Blondel (2023). Solved by an interior-point method, then by Newton's method, each step followed by the scalar
-    equations of all columns and all rows (block-coordinate ascent of the dual), until all sums are within ``tol``.
+    For example, experts take ``k`` tokens each, and a token goes to at most ``limit`` experts. The plan solves
+    ``max_T <x, T> - lam / p * ||T||_p^p`` over ``0 <= T <= 1`` under these two constraints. If no limit binds, it is
+    ``topk_mask(x, k)``. ``lam -> 0`` gives a matching; a positive ``lam`` gives a transport plan regularised as in
+    Blondel, Seguy and Rolet (2018), sparse like those of Liu, Puigcerver and Blondel (2023). An interior-point method
+    comes first, then Newton's method, each step followed by the scalar equations of all columns and all rows
+    (block-coordinate ascent of the dual), until all sums are within ``tol``.
 
     Differentiable in ``x``, ``k``, ``limit`` and ``lam``, forwards and backwards, to any order, by the implicit
     function theorem: conjugate gradients solve a symmetric linear system with one unknown per row. Without convergence
     the derivatives are as inexact as the plan. If all limits bind, ``k`` and ``limit`` can only change together. The
-    derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``; an
-    iteration takes O(m n min(m, n)) time.
+    derivative in ``k`` is 0 in rows that select nothing in part. Takes O(m n) memory for a matrix ``(m, n)``, and
+    O(m n min(m, n)) time for an iteration.
 
     Args:
       x: real array of at least two dimensions. Entries equal to ``-inf`` get 0 and leave the others as if they were
@@ -70,8 +71,7 @@ def topk_plan(
       axis: two axes: the first indexes rows, the second columns, which compete within a row.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
       max_iter: the most iterations. Problems take 5 to 40, even with ties, tight limits, or a ``lam`` far below the
-        scores; an infeasible problem takes all of them, and one whose ``k`` is just below ``n`` (2.999 of 3 in float32)
-        may.
+        scores. An infeasible problem takes all, and so may one whose ``k`` is just below ``n`` (2.999 of 3 in float32).
       tol: residual at which a matrix has converged; default 1e-4 in float32, 1e-9 in float64. The rounding error is
         about ``eps * max(k, limit)``, whatever the ratio of scores to ``lam``.
 
@@ -80,7 +80,7 @@ def topk_plan(
       too small; then rows sum to ``k``, and columns exceed their limit.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],
@@ -116,7 +116,7 @@ def topk_plan(
 
 
 def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array | np.ndarray:
-    """Returns one value per row or column, with an axis of size 1 that broadcasts along the other dimension."""
+    """Returns one value per row (or column) with an axis of size 1 in place of ``axis``."""
     value = broadcast(value, interface.batch_shape(x, (axis,)), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
 
@@ -134,6 +134,8 @@ def _plans(
     max_iter: Array,
     tol: Array,
 ) -> TopkPlan:
+    """Returns the plans of matrices that are flattened to rows; ``turned`` says that columns are their first axis."""
+
     def matrices(value: Array) -> Array:
         value = value.reshape(len(x), *shape)
         return jnp.swapaxes(value, 1, 2) if turned else value

@@ -1,7 +1,7 @@
 """Pruning of a network while it trains: the forward pass uses a relaxed top-k of the parameters that are trained.
 
-Parameters may be any pytree. The optimiser keeps the dense ones; gradients reach them through the operator (Section 6
-of Sander et al., 2023).
+Parameters may be any pytree. The optimiser keeps the dense parameters, which gradients reach through the operator
+(Section 6 of Sander et al., 2023).
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
 
     Args:
       params: pytree of arrays.
-      include: selects the floating leaves that are counted; ``None`` for ``matrices``.
+      include: a function of key path and leaf that selects the floating leaves to count; ``None`` for ``matrices``.
 
     Raises:
       ValueError: no leaf is counted.
@@ -70,14 +70,13 @@ class Pruner:
     ``density`` or ``k``, and ``lam``, may change during training. Each is a number, or a schedule: a function of the
     step, like those of optax. New values compile nothing.
 
-    The choice of ``lam`` decides whether pruned weights learn. Far below the differences between weights the operator
-    is hard, and pruned weights get no gradient; with a large ``lam`` nearly all weights take part. So let ``lam`` fall
-    geometrically over many orders of magnitude. With ``debias``, under which a large ``lam`` leaves the network
+    The choice of ``lam`` decides whether pruned weights learn. If it is far below the differences between weights, the
+    operator is hard and pruned weights get no gradient; if it is large, nearly all weights take part. So let ``lam``
+    fall geometrically over many orders of magnitude. With ``debias``, under which a large ``lam`` leaves the network
     unchanged, let it fall from about 10 to 1e-3, like ``optax.exponential_decay(10.0, steps, 1e-4)``.
 
-    A leaf of zeros gets a gradient if it has a budget of its own (``per_leaf``), since zeros have the derivative of
-    kept entries if the budget exceeds the number of non-zero entries. If larger weights compete with it, it gets no
-    gradient: exclude it, or initialise it at random.
+    A leaf of zeros gets no gradient if larger weights compete with it: exclude it, or initialise it at random. With a
+    budget of its own (``per_leaf``) that exceeds its non-zero entries, it gets the gradient of kept entries.
 
     Attributes:
       density: the share of the weights that is kept, in [0, 1]. Exactly one of ``density`` and ``k`` is given.
@@ -85,7 +84,7 @@ class Pruner:
       lam: strength of the relaxation, as in ``topk_mag_tree``.
       p: exponent of the regularisation, in (1, 2].
       debias: whether fully kept weights keep their value instead of being shrunk.
-      straight_through: whether the forward pass uses the hard top-k, with the derivatives of the relaxed one.
+      straight_through: whether the forward pass uses the hard top-k, with the derivatives of the relaxed top-k.
       per_leaf: whether each matrix (each layer of a ``stacked`` one) has a budget of its own, instead of one budget for
         the whole network.
       groups: which weights are kept or pruned together, as in ``topk_mag_tree``: ``Blocks``, ``Channels``, ``NM``, or
@@ -94,8 +93,8 @@ class Pruner:
         ``None`` for ``matrices``.
       exclude: selects included leaves that are not pruned; a function like ``include``.
       stacked: selects leaves that hold one layer at each index of their first axis, like those of a scan over layers; a
-        function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked
-        where all leaves, biases and scales included, have the same first axis and at least one more.
+        function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked if
+        the first axes of all its leaves, even of biases and scales, have one size, and each has another axis.
 
     Raises:
       ValueError: an argument is known and out of range.
@@ -154,14 +153,18 @@ class Pruner:
         relaxed = self._solve(params, amount, lam, leaves)
         if not self.straight_through:
             return relaxed
-        return jax.tree.map(_straight_through_leaf, self._solve(params, amount, None, leaves), relaxed, params)
+
+        def combined(hard: Any, soft: Any, given: Any) -> Any:
+            return hard if soft is given else straight_through(hard, soft)  # leaves that take no part are unchanged
+
+        return jax.tree.map(combined, self._solve(params, amount, None, leaves), relaxed, params)
 
     def harden(
         self, params: Tree, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
     ) -> Tree:
         """Returns the final weights: those of largest magnitude unchanged, exact zeros elsewhere (``lam -> 0``).
 
-        Outside ``jit`` it warns of leaves and layers that keep nothing.
+        Outside ``jit`` a warning names leaves and layers that keep nothing.
 
         Args:
           params: pytree of arrays: the trained parameters, or the weights of the forward pass.
@@ -191,7 +194,7 @@ class Pruner:
         return jax.tree_util.tree_map_with_path(stored, hard)
 
     def describe(self, params: Any, step: ArrayLike | None = None) -> str:
-        """Returns a table of the leaves: which are pruned and to what budget, and why others are left alone.
+        """Returns a table of the leaves: which are pruned, to what budget, and why others are left alone.
 
         If ``params`` are concrete arrays (outside ``jit``, no shapes of ``jax.eval_shape``), the table says how many
         entries each leaf or layer keeps now, and a warning names those that keep nothing.
@@ -216,7 +219,8 @@ class Pruner:
             return f"{float(number):,.6g} of {size:,}"
 
         kept = {}
-        if all(isinstance(leaf.value, jax.Array | np.ndarray) and not _is_traced(leaf.value) for leaf in pruned):
+        traced, arrays = jax.core.Tracer, jax.Array | np.ndarray
+        if all(isinstance(leaf.value, arrays) and not isinstance(leaf.value, traced) for leaf in pruned):
             kept = _kept(self._solve(params, amount, None, leaves), leaves)
             self._warn_of_empty(kept)
         rows = []
@@ -242,12 +246,12 @@ class Pruner:
     def prunes(self, path: Any, leaf: Array) -> bool:
         """Returns whether a floating leaf is pruned; a function like ``include``, for ``share_of_nonzeros``.
 
-        Since it sees a single leaf, it knows only the stacked layers that ``stacked`` names.
+        It sees a single leaf, and so does not recognise stacked layers that ``stacked`` does not select.
         """
         return not self._reason(path, leaf, self.stacked is not None and self.stacked(path, leaf))
 
     def _reason(self, path: Any, leaf: Any, stacked: bool) -> str:
-        """Returns why a floating leaf is left alone; empty if it is pruned."""
+        """Returns why a floating leaf is left alone, or an empty string if it is pruned."""
         if self.exclude and self.exclude(path, leaf):
             return f"excluded by {self.exclude!r}" if isinstance(self.exclude, Matching) else "excluded"
         if self.include is None:
@@ -274,7 +278,7 @@ class Pruner:
         return leaves
 
     def _at(self, name: str, step: ArrayLike | None) -> Any:
-        """Returns an attribute at a step."""
+        """Returns the value of the attribute ``name`` at a step."""
         value = getattr(self, name)
         if not callable(value):
             return value
@@ -295,16 +299,16 @@ class Pruner:
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
         return select_in_tree(
+            HALF_SQUARE,
             params,
+            k,
             amount.get("density"),
-            k=k,
-            phi=HALF_SQUARE,
-            include=lambda path, leaf: leaves[tuple(path)].pruned,
+            lambda path, leaf: leaves[tuple(path)].pruned,
+            self.per_leaf,
+            self.groups,
             lam=lam,
             p=self.p if lam is not None else 2.0,
             debias=self.debias or lam is None,
-            per_leaf=self.per_leaf,
-            groups=self.groups,
             stacked=lambda path, leaf: leaves[tuple(path)].stacked,
         )
 
@@ -332,16 +336,12 @@ class _Leaf(NamedTuple):
         return not self.reason
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
-
-
 def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
-    """Returns how many entries of each pruned leaf or layer are not 0, without leaves that are traced or not local."""
+    """Returns how many entries of each pruned leaf or layer are not 0, for the leaves that this process can inspect."""
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(hard):
         entry = leaves[tuple(path)]
-        if not entry.pruned or _is_traced(leaf) or not leaf.is_fully_addressable:
+        if not entry.pruned or not interface.known(leaf):
             continue
         axes = tuple(range(1 if entry.stacked else 0, leaf.ndim))
         found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
@@ -351,8 +351,3 @@ def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
 def _range(numbers: np.ndarray) -> str:
     low, high = numbers.min(), numbers.max()
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
-
-
-def _straight_through_leaf(hard: Any, soft: Any, given: Any) -> Any:
-    """Returns ``hard`` with the derivatives of ``soft``; a leaf that takes no part, with ``soft is given``, is kept."""
-    return hard if soft is given else straight_through(hard, soft)

@@ -1,4 +1,4 @@
-"""Relaxed top-k with a static number of slots, and functions that gather into slots and scatter from them."""
+"""Relaxed top-k as weights and indices in a static number of slots, with gathers into slots and scatters from them."""
 
 import functools
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from .scalar.mask import mask_of
 
 
 class SoftTopk(NamedTuple):
-    """The support of a relaxed top-k mask, in slots.
+    """The largest entries of a relaxed top-k mask, one in each slot.
 
     Attributes:
-      weights: the mask of the entry in each slot, largest entries first; 0 in slots beyond the support. They have the
-        shape of the scores with ``num_slots`` along the axis, and their dtype.
+      weights: the mask of the entry in each slot, largest entries first; 0 in slots beyond the support. Shape and dtype
+        are those of the scores, with ``num_slots`` along the axis.
       indices: int32, the index of the entry in each slot; slots of weight 0 hold the next largest entries.
       overflow: the sum of the mask over entries without a slot, one value per row; exactly 0 if the support fits.
     """
@@ -48,11 +48,11 @@ def soft_topk(
 
     The mask may be non-zero at more than ``k`` entries; the ``num_slots`` largest get a slot. ``gather_slots`` and
     ``scatter_slots`` move tokens to buffers of static size and back, or beams to the next step, in memory proportional
-    to the slots. Most of the time is spent in ``jax.lax.top_k``: O(n log num_slots).
+    to the slots. Takes O(n log num_slots) time, most of it in ``jax.lax.top_k``.
 
-    ``num_slots`` is a Python integer in ``[1, n]``, ``n`` the size of ``x`` along the one ``axis``. If fewer entries
-    take part, others fill the slots with weight 0; at ``lam = 0`` the first ``k`` slots have weight 1. Other arguments
-    and errors as in ``topk_mask``.
+    ``num_slots`` is a Python integer in ``[1, n]``, ``n`` the size of ``x`` along ``axis``, a single one. If fewer
+    entries take part, others fill the slots with weight 0; at ``lam = 0`` the first ``k`` slots have weight 1. Other
+    arguments and errors are as in ``topk_mask``.
 
     >>> weights, indices, overflow = soft_topk([1.0, 3.0, 2.5, 2.0], 2, num_slots=2, lam=1.0)
     >>> weights, indices, float(overflow)
@@ -77,14 +77,14 @@ def _in_slots(
 ) -> SoftTopk:
     entries = x if where is None else choose(where, x, -jnp.inf)
     (mask,) = mask_of((entries,), k, lam, equation)
-    # The entries have the order of the mask, and also order those that are fully selected.
-    # `lax.top_k` ranks -0 below 0; in the mask they tie, and the first comes first.
+    # Entries are in the order of their masks, and also order those that are fully selected. `lax.top_k` ranks -0 below
+    # 0; in the mask they tie, so both become 0.
     _, indices = lax.top_k(lax.stop_gradient(choose(entries == 0, 0.0, entries)), num_slots)
     weights = jnp.take_along_axis(mask, indices, axis=1, mode="promise_in_bounds")
-    # The rest is summed, not a difference, so that it is exactly 0 if all entries found a slot.
+    # The overflow is a sum, not a difference, so that it is exactly 0 if all entries found a slot.
     row = lax.broadcasted_iota(indices.dtype, indices.shape, 0)
-    rest = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
-    return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(rest, axis=1, keepdims=True))
+    without_slot = mask.at[row, indices].set(0.0, mode="promise_in_bounds")
+    return SoftTopk(weights, indices.astype(jnp.int32), jnp.sum(without_slot, axis=1, keepdims=True))
 
 
 def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
@@ -92,14 +92,14 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
 
     Args:
       values: real array ``(*batch, n, width)``.
-      indices: integers in ``[0, n)``, as those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
-        every ``(n, width)``. Not checked.
+      indices: integers in ``[0, n)``, like those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
+        every ``(n, width)``. The range is not checked.
 
     Returns:
       Array of the shape of ``indices`` with ``width`` at the end, and the dtype of ``values``.
 
     Raises:
-      ValueError: an argument does not have such a shape or dtype.
+      ValueError: an argument has another shape or dtype.
 
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
@@ -129,8 +129,7 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
 
     Args:
       outputs: real array of the shape of ``indices`` with a ``width`` at the end.
-      indices: integers in ``[0, n)``, as those of ``soft_topk``, of shape ``(*batch, ...)``: slots of any shape for
-        every ``(n, width)``. Not checked.
+      indices: as in ``gather_slots``.
       weights: one per slot, in the shape of ``indices``: those of ``soft_topk``, possibly times a gate.
       n: the number of entries, a Python integer; entries without a slot get 0.
       batch_dims: the number of batch axes, a Python integer: 1 for slots of scores ``(batch, n)``. With the default 0,
@@ -141,7 +140,7 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
       least, and rounded once.
 
     Raises:
-      ValueError: an argument does not have such a shape or dtype.
+      ValueError: an argument has another shape or dtype.
 
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],
@@ -174,7 +173,7 @@ def _scattered(outputs: Array, indices: Array, weights: Array, *, n: int, batch_
 
 
 def _in_batches(function: Callable[..., Array], dimensions: int) -> Callable[..., Array]:
-    """Returns the function mapped over that many batch dimensions."""
+    """Returns ``function`` mapped over the first ``dimensions`` axes of its arguments."""
     return functools.reduce(lambda inner, _: jax.vmap(inner), range(dimensions), function)
 
 

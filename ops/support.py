@@ -1,4 +1,4 @@
-"""The strength of the relaxation that gives a support of a chosen size."""
+"""The strength ``lam`` of the relaxation at which a given number of entries is not 0."""
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -21,11 +21,11 @@ def lam_of_support(
 ) -> Array:
     """Returns the largest ``lam`` at which ``topk_mask`` or ``topk_mag`` has at most ``support`` non-zero entries.
 
-    With it ``lam`` need not be tuned: a schedule of ``support`` says how many entries get a gradient. At this ``lam``
-    the threshold ``gamma`` of Proposition 2 of Sander et al. (2023) is the first entry left out. Entries ``s`` above it
+    A schedule of ``support`` says how many entries get a gradient, and ``lam`` need not be tuned. At this ``lam`` the
+    threshold ``gamma`` of Proposition 2 of Sander et al. (2023) is the first entry left out. Entries ``s`` above it
     have the mask ``((s - gamma) / lam)^(1 / (p - 1)) / phi'(gamma)``, at most 1, and the masks sum to ``k``. This
     equation is concave and piecewise linear in ``lam^(-1 / (p - 1))``; Newton's method from below takes at most as many
-    steps as entries become fully selected. With ties the support may be smaller, and by rounding one larger.
+    steps as entries become fully selected. Ties may make the support smaller, and rounding may add one entry.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` count as absent; a NaN or ``+inf`` makes its row NaN.
@@ -36,11 +36,11 @@ def lam_of_support(
 
     Returns:
       One ``lam`` per row, float32 at least, in [0, 1e32], in the units of the operator's ``lam``. It is 1e32 if every
-      ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out. Otherwise it is 0, the hard
+      ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out, and otherwise 0, the hard
       operator, if ``support < k``. Its derivatives are 0.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)
@@ -62,8 +62,8 @@ def _lam_of_support(
     x: Array, *, k: Array, support: Array, where: Array | None = None, in_magnitude: bool, p: float
 ) -> Array:
     x, k = lax.stop_gradient((x, k))
-    there = x != -jnp.inf if where is None else where & (x != -jnp.inf)
-    s = choose(there, jnp.abs(x) if in_magnitude else x, -jnp.inf)
+    present = x != -jnp.inf if where is None else where & (x != -jnp.inf)
+    s = choose(present, jnp.abs(x) if in_magnitude else x, -jnp.inf)
     largest = jnp.max(s, axis=-1, keepdims=True)
     left_out = jnp.max(choose(hard_topk_mask(s, support[:, 0]) > 0, -jnp.inf, s), axis=-1, keepdims=True)
     none_left_out = left_out == -jnp.inf
@@ -80,14 +80,14 @@ def _lam_of_support(
     unit = reach * gamma ** (1 - p) if in_magnitude else reach
     lam = jnp.clip(unit * _scale(shares, k) ** (1 - p), 0.0, STRONGEST)
     lam = choose(row_sum(above.astype(s.dtype)) < k, 0.0, lam)
-    any_will_do = none_left_out | (k == 0)
+    every_lam_qualifies = none_left_out | (k == 0)
     if in_magnitude:  # an entry that is 0 stays 0, even if it is selected
-        any_will_do = any_will_do | (gamma == 0)
-    return choose(largest < jnp.inf, choose(any_will_do, STRONGEST, lam), jnp.nan)
+        every_lam_qualifies = every_lam_qualifies | (gamma == 0)
+    return choose(largest < jnp.inf, choose(every_lam_qualifies, STRONGEST, lam), jnp.nan)
 
 
 def _scale(shares: Array, k: Array) -> Array:
-    """Returns the least ``c`` with ``sum(min(c shares, 1)) = k`` per row; an arbitrary number if there is none."""
+    """Returns per row the least ``c`` with ``sum(min(c * shares, 1)) = k``; an arbitrary number if there is none."""
 
     def newton(c: Array) -> Array:
         full = c * shares >= 1

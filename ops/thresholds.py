@@ -1,4 +1,4 @@
-"""The threshold of a relaxed top-k mask as an object, which selects entries that were not there when it was found."""
+"""The threshold of a relaxed top-k mask as an object, which can be applied to other entries than its own."""
 
 import dataclasses
 from typing import Any
@@ -9,20 +9,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
-from .interface import (
-    ENTRIES,
-    FULL_PRECISION_ROWS,
-    NON_NEGATIVE,
-    POSITIVE_STRENGTH,
-    SHARE,
-    STRENGTH,
-    UP_TO_N,
-    Axis,
-    Range,
-    ZeroLam,
-    amount,
-    rowwise,
-)
+from .interface import Axis, Range, ZeroLam, amount, rowwise
 from .scalar.arithmetic import TwoFloat, choose
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
@@ -38,17 +25,16 @@ def _static(**options: Any) -> Any:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TopkThreshold:
-    """The root of the scalar equation of ``topk_mask``, with all that an entry needs to be selected by it.
+    """The threshold ``tau`` of a relaxed top-k mask: a function of entries, and a pytree with one value per row.
 
     Entries up to ``tau`` have the mask 0, those from ``tau + lam`` on the mask 1, and those between
-    ``((x - tau) / lam) ** (1 / (p - 1))``. A pytree of arrays, one value per row each: for ``jit``, ``scan``, ``vmap``,
-    checkpoints and meshes.
+    ``((x - tau) / lam) ** (1 / (p - 1))``.
 
     Attributes:
-      rounded: ``tau`` in the nearest float, in the working dtype: float32, or float64 for such entries.
-      rest: what ``rounded`` lacks. Derivatives are those of ``rest``, as ``rounded`` counts as a constant.
+      rounded: ``tau`` rounded to a float: float64 for entries of float64, else float32. A constant to differentiation.
+      rest: the rounding error of ``rounded``, which carries the derivative of ``tau``.
       lam: the width of the step from 0 to 1, in the units of the entries.
-      k: how many entries the threshold was found for.
+      k: how much the threshold selects of the entries that it was found for.
       p: exponent of the regularisation.
       axis: the axis along which entries compete.
       zero: which rows have ``lam = 0``, as far as that was known.
@@ -64,45 +50,36 @@ class TopkThreshold:
 
     @property
     def tau(self) -> Array:
-        """The threshold, one value per row, differentiable in what it was found for."""
+        """The threshold, one value per row, with its derivatives."""
         return self.rounded + self.rest
 
     def __call__(self, x: ArrayLike, *, where: ArrayLike | None = None) -> Array:
         """Returns the mask of entries by this threshold, in the shape and dtype of ``x``.
 
-        For the entries that it was found for, this is ``topk_mask``: to the bit, if ``lam`` was known to both or traced
-        by both. Others get what they would have got there, and do not affect each other. At ``lam = 0`` entries equal
-        to the threshold are selected in their order, until ``k`` of the row are. Differentiable in ``x`` and through
-        the threshold. Where no entry that it was found for is selected in part, the derivative in ``k`` is 0.
+        For the entries that the threshold was found for, this is ``topk_mask``: to the bit, if ``lam`` was known to
+        both or traced by both. Other entries get the mask that they would have had among those, and do not affect each
+        other. At ``lam = 0`` entries equal to the threshold are selected in their order, until ``k`` of the row are.
+        Differentiable in ``x`` and through the threshold; if that selects none of its own entries in part, its
+        derivative in ``k`` is 0.
 
         Args:
-          x: real array of any size along the axis of the threshold; other axes as they were, or further ones before
-            them. ``-inf`` gets 0; NaN gets NaN, and no other entry does.
-          where: boolean array, broadcasting against ``x``: the others get 0, and no gradient.
+          x: real array of any size along the axis of the threshold; its other axes are those of the threshold, possibly
+            with more in front. ``-inf`` gets 0, and only a NaN gets NaN.
+          where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
 
         Raises:
           ValueError: ``x`` has another number of rows.
         """
         x = interface.floating(x)
-        wide = self.rounded.dtype == jnp.float64
-        y = rowwise(
-            _selected,
-            x.astype(jnp.float64) if wide else x,
-            axis=self.axis,
-            per_row={
-                "k": (self.k, _ANY),
-                "lam": (self.lam, _ANY),
-                "rounded": (self.rounded, _ANY),
-                "rest": (self.rest, _ANY),
-            },
-            where=where,
-            p=self.p,
-            zero=self.zero,
-        )
+        entries = x.astype(jnp.float64) if self.rounded.dtype == jnp.float64 else x
+        per_row = {name: (getattr(self, name), _ANY) for name in ("k", "lam", "rounded", "rest")}
+        y = rowwise(_selected, entries, axis=self.axis, per_row=per_row, where=where, p=self.p, zero=self.zero)
         return y.astype(x.dtype)
 
     def entry(self, x: ArrayLike) -> Array:
-        """Returns the mask of one entry per row, as they come in a stream; ``x`` has one value per row, or broadcasts.
+        """Returns the mask of one entry per row, for entries that come in a stream.
+
+        ``x`` has one value per row, the shape of ``tau``, or broadcasts against that.
 
         >>> topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0).entry(2.25)
         Array(0.5, dtype=float32)
@@ -111,13 +88,13 @@ class TopkThreshold:
         return dataclasses.replace(self, axis=-1)(x[..., None])[..., 0]
 
     def ema(self, new: "TopkThreshold", decay: ArrayLike) -> "TopkThreshold":
-        """Returns ``decay * self + (1 - decay) * new``, a running mean over steps; it has no derivative.
+        """Returns ``decay * self + (1 - decay) * new``, a running mean over steps, without a derivative.
 
         Args:
-          new: the threshold of this step, of as many rows, or of more in front, over which it is averaged first.
+          new: the threshold of this step. Additional leading axes are averaged over first.
           decay: in [0, 1]; 0 forgets all but ``new``.
         """
-        interface.check_values("decay", decay, SHARE)
+        interface.check_values("decay", decay, interface.SHARE)
 
         def mean(old: Array, now: Array) -> Array:
             now = now.mean(axis=range(now.ndim - old.ndim))
@@ -136,10 +113,10 @@ def topk_threshold(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> TopkThreshold:
-    """Returns the threshold of ``topk_mask``, a function of entries: of these, with the same mask, or of others.
+    """Returns the threshold of ``topk_mask``, a function that gives these entries the same mask, and others theirs.
 
     Selection at test time then needs no batch, and entries may come one by one. ``threshold.ema`` is a mean of
-    thresholds over training. Arguments and errors as in ``topk_mask``; differentiable in ``x``, ``lam`` and ``k``.
+    thresholds over training. Arguments and errors are as in ``topk_mask``; differentiable in ``x``, ``lam`` and ``k``.
 
     >>> select = topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     >>> select.tau, select([1.0, 3.0, 2.5, 2.0]), select([2.25, 10.0])
@@ -150,9 +127,9 @@ def topk_threshold(
         _found,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density, x, axis), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
         where=where,
-        returns=(FULL_PRECISION_ROWS,) * 4,
+        returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),
     )
     return TopkThreshold(rounded, rest, width, amounts, p, axis, zero)
@@ -161,18 +138,18 @@ def topk_threshold(
 def prefix_topk_threshold(
     x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 0.1, axis: int = -1, where: ArrayLike | None = None
 ) -> TopkThreshold:
-    """Returns the threshold of ``topk_mask`` for every prefix of a sequence, for ``p = 2``: to select without a future.
+    """Returns the threshold of ``topk_mask`` for every prefix of a sequence: causal selection, for ``p = 2``.
 
     ``prefix_topk_threshold(x, k).entry(x)`` is the mask of each entry among those up to it. Differentiable in ``x``,
-    ``k`` and ``lam``. Later entries change nothing, neither values, to the bit, nor gradients. Takes O(n log^2 n) time
-    and O(n log n) memory, n the size along ``axis``; for a thousand entries or fewer, all prefixes as rows of
-    ``topk_threshold`` take less. In float32 a share is accurate to about 1e-14 times n times the largest entry over
-    ``lam``, and to rounding.
+    ``k`` and ``lam``. Later entries change neither a bit of a value nor a gradient. Takes O(n log^2 n) time and
+    O(n log n) memory, n the size along ``axis``; for a thousand entries or fewer, ``topk_threshold`` with all prefixes
+    as rows takes less. In float32 the error of a mask entry is about 1e-14 times n times the largest entry over
+    ``lam``, or that of rounding if that is larger.
 
     Args:
       x: real array, at least one dimension. ``-inf`` is absent; from the first NaN or ``+inf`` on, thresholds are NaN.
       k: how much is selected of each prefix, >= 0; broadcasts to the shape of ``x``, so that it may grow with the
-        sequence. All entries of a shorter prefix are selected.
+        sequence. A shorter prefix is selected in full.
       lam: in [1e-32, 1e32], in the units of ``x``; one number, or one per sequence.
       axis: the axis along which the sequence goes.
       where: as in ``topk_mask``.
@@ -181,22 +158,22 @@ def prefix_topk_threshold(
       A ``TopkThreshold`` with one threshold per entry of ``x``: that of the prefix which ends there.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> x = jnp.array([1.0, 3.0, 2.5, 2.0])
     >>> prefix_topk_threshold(x, 2, lam=1.0).entry(x)
     Array([1.  , 1.  , 1.  , 0.25], dtype=float32)
     """
     x = interface.floating(x)
-    amounts = jnp.broadcast_to(interface.check_values("k", k, NON_NEGATIVE), x.shape)
+    amounts = jnp.broadcast_to(interface.check_values("k", k, interface.NON_NEGATIVE), x.shape)
     rounded, rest, width = rowwise(
         _found_of_prefixes,
         x.astype(interface.working_dtype(x.dtype)),
         axis=interface.check_axis(axis, x.ndim),
         aligned={"k": amounts},
-        per_row={"lam": (lam, POSITIVE_STRENGTH)},
+        per_row={"lam": (lam, interface.POSITIVE_STRENGTH)},
         where=where,
-        returns=(ENTRIES,) * 3,
+        returns=(interface.ENTRIES,) * 3,
     )
     return TopkThreshold(rounded, rest, width, amounts.astype(rounded.dtype), zero="none")
 

@@ -18,7 +18,7 @@ from .isotonic.topk import isotonic_topk
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
-from .scalar.kernels.platforms import why_not
+from .scalar.kernels.platforms import unmet_requirement
 from .scalar.magnitude import in_units, magnitude_of
 from .scalar.mask import anywhere, hard_selection, mask_of
 from .scalar.rows import Rows
@@ -26,7 +26,7 @@ from .scalar.threshold import remainder
 
 Solver = Literal["threshold", "kernel", "loop", "pav", "dykstra", "dual"] | IsotonicSolver
 
-# The solvers of the scalar equation and their methods.
+# The method of the scalar equation for each solver that is named after one.
 _METHODS: dict[str, Method] = {"threshold": "auto", "kernel": "kernel", "loop": "loop"}
 
 
@@ -54,23 +54,23 @@ def relaxed_topk(
       ``k``. Entries equal to 0 then get derivative 0, also for ``p = 2``, where the true one is ``1 / lam``.
     - ``"exp"``, with ``phi(x) = exp(x - 1)``, has the k-support negentropy as regulariser (Appendix B.1).
 
-    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory.
+    Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. Takes O(n) time and memory. The
+    result has the shape and dtype of ``x``.
 
     Args:
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
-      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``, like the result. At ``lam = 0`` this is the hard
-        operator.
+      k, density, lam, p, axis, where, axis_name: as in ``topk_mask``. At ``lam = 0`` this is the hard operator.
       phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
-      solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs it uses one kernel
-        that keeps rows on chip, if they fit, and else a loop of passes. ``"kernel"`` and ``"loop"`` force one of the
-        two, the kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The others sort and
+      solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs a kernel keeps rows
+        on chip if they fit; otherwise a loop passes over them. ``"kernel"`` and ``"loop"`` force one of the two, the
+        kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The other solvers sort and
         solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
         iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
         ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
@@ -94,15 +94,15 @@ def topk_mask(
 
     It solves ``max_y <x, y> - lam / p * ||y||_p^p`` over ``0 <= y <= 1, sum(y) = k`` (Proposition 2 of Sander et al.,
     2023, with ``phi(x) = x`` and ``w = 1_k``). ``lam -> 0`` gives the hard mask, ``lam -> inf`` gives
-    ``k / n`` everywhere. It is differentiable almost everywhere; with ``p < 2`` also where an entry becomes exactly 0,
-    though not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
+    ``k / n`` everywhere. It is differentiable almost everywhere; for ``p < 2`` also where an entry becomes exactly 0,
+    but not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
     ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. If no entry is selected in part,
-    the one-sided derivatives in ``k`` differ. The one from the left is given, which belongs to the last entry selected
-    (tied entries share it), and at ``k = 0`` the one from the right. Takes O(n) time and memory.
+    the one-sided derivatives in ``k`` differ. The left one is given, that of the last entry selected (tied entries
+    share it), and at ``k = 0`` the right one. Takes O(n) time and memory.
 
-    Exact up to rounding for entries that are 0 or between 1e-30 and 1e30 in magnitude. Larger ones are exact too unless
+    Exact up to rounding for entries that are 0 or between 1e-30 and 1e30 in magnitude, and for larger ones unless
     something overflows. Entries that differ by less than the smallest normal number (1e-38 in float32) may tie.
 
     Args:
@@ -115,8 +115,7 @@ def topk_mask(
       density: instead of ``k``, the share of the entries along ``axis`` that is selected, in [0, 1]; shape as ``k``.
         Then ``k`` is ``density * n``, rounded down, without a derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of ``x``; shape as ``k``. At 0 this is the
-        hard mask, ties broken by index, with derivative 0 in ``x``. A traced ``lam`` out of range makes its row
-        NaN.
+        hard mask, ties broken by index, with derivative 0 in ``x``. If traced and out of range, the row is NaN.
       p: exponent of the regularisation, a Python number in (1, 2]. Smaller is smoother.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
@@ -129,7 +128,7 @@ def topk_mask(
       Array of the shape of ``x``, and of its dtype (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
@@ -154,28 +153,29 @@ def topk_mag(
 
     It solves ``max_y <x, y> - k_support_norm(y)^2 / 2 - lam / p * ||y||_p^p`` (Proposition 2 of Sander et al., 2023,
     with ``phi(x) = x^2 / 2`` and ``w = 1_k``). In the paper's definition a kept entry is shrunk, to
-    ``x / (1 + lam)`` for ``p = 2``. The error to the hard operator is at most ``lam * max(|x|)`` while ``lam`` is
-    small enough for a single block (Section 5). With ``debias`` a fully kept entry is returned exactly as it is,
+    ``x / (1 + lam)`` for ``p = 2``. If ``lam`` is small enough for a single block, the result differs from the hard
+    operator by at most ``lam * max(|x|)`` (Section 5). With ``debias`` a fully kept entry is returned exactly as it is,
     and ``lam -> inf`` gives the identity.
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. The derivative in ``k`` is as for
-    ``topk_mask``, except for ``debias`` with ``p < 2`` at ``k = 0``: there it is infinite from the right, and the one
-    without ``debias`` is given. An entry that is 0 has the derivative of a kept entry if ``k`` exceeds the number of
-    non-zero entries, and else 0. (For ``p = 2`` the directional derivative is then not linear, and an element of
-    Clarke's generalised Jacobian is given.) Takes O(n) time and memory. The range of entries is that of ``topk_mask``.
-    Each value is accurate relative to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for
-    ``p = 2``). If ``max(|x|) / lam`` overflows, derivatives are NaN, infinite or too small, but never at ``lam = 0``.
+    ``topk_mask``; only with ``debias`` and ``p < 2`` it is infinite at ``k = 0``, and that without ``debias`` is given.
+    An entry that is 0 has the derivative of a kept entry if ``k`` exceeds the number of non-zero entries, and otherwise
+    0. (For ``p = 2`` the directional derivative is then not linear, and an element of Clarke's generalised Jacobian is
+    given.) Takes O(n) time and memory. Shape, dtype and range are those of ``topk_mask``. Each value is accurate
+    relative to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for ``p = 2``). If
+    ``max(|x|) / lam`` overflows, derivatives are NaN, infinite or too small, but never at ``lam = 0``.
+
 
     Args:
       x: real array, any shape. A NaN makes its row NaN.
-      k, density, p, axis, where, axis_name: as in ``topk_mask``, like the result.
-      lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; else as in ``topk_mask``. At
-        0 this is the hard operator.
+      k, density, p, axis, where, axis_name: as in ``topk_mask``.
+      lam: strength of the relaxation, 0 or in [1e-32, 1e32], without units for ``p = 2``; shape as ``k``. At 0 this is
+        the hard operator.
       debias: whether to undo the shrinkage of kept entries.
       solver: as in ``relaxed_topk``.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
@@ -199,7 +199,7 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
       Array of the shape and dtype of ``x`` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: an argument is out of range; the message names it and its value.
+      ValueError: an argument is out of range.
 
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
@@ -222,10 +222,10 @@ def hard_topk_mask(
     where: ArrayLike | None = None,
     axis_name: AxisName = None,
 ) -> Array:
-    """Returns the top-k mask: exactly ``k`` ones, at the largest entries; the first of equal entries come first.
+    """Returns the top-k mask: ones at the ``k`` largest entries, zeros elsewhere; the first of equal entries wins.
 
     A few passes over the data find the k-th largest value, without a sort. The derivative is 0. Arguments, result and
-    errors as in ``topk_mask``, except that ``k`` is a whole number and integers of any size are compared exactly.
+    errors are as in ``topk_mask``, except that ``k`` is a whole number and integers of any size are compared exactly.
 
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)
@@ -244,7 +244,7 @@ def hard_topk_mag(
 ) -> Array:
     """Returns the ``k`` entries of largest magnitude unchanged, and zeros elsewhere.
 
-    The derivative is 1 for kept entries and 0 for the others. Arguments, result and errors as in ``hard_topk_mask``.
+    The derivative is 1 for kept entries and 0 for others. Arguments, result and errors are as in ``hard_topk_mask``.
 
     >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
     Array([ 0., -3.,  2.,  0.], dtype=float32)
@@ -267,6 +267,7 @@ def _operate(
     solver: Solver = "threshold",
     debias: bool = False,
 ) -> Array:
+    """Returns the operator of ``phi``; ``whole`` requires whole numbers ``k``."""
     p = interface.check_p(p)
     if isinstance(solver, str):
         interface.check_choice("solver", solver, (*_METHODS, *ISOTONIC_SOLVERS))
@@ -279,23 +280,12 @@ def _operate(
     allowed = interface.WHOLE_UP_TO_N if whole else interface.UP_TO_N
     per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, interface.STRENGTH)}
     size = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
-    if method == "kernel" and (reason := why_not(size, interface.working_dtype(x.dtype))):
-        raise ValueError(f"x must have {reason}, for solver='kernel'")
+    if method == "kernel" and (requirement := unmet_requirement(size, interface.working_dtype(x.dtype))):
+        raise ValueError(f"x must have {requirement}, for solver='kernel'")
+    shared: Any = {"axis": axis, "per_row": per_row, "where": where, "axis_name": axis_name, "equation": equation}
     if equation.zero == "all" and phi in (IDENTITY, ABS, HALF_SQUARE) and interface.is_wide(x.dtype):
-        return _hard_topk_of_integers(
-            x, axis=axis, per_row=per_row, where=where, axis_name=axis_name, equation=equation
-        )
-    return rowwise(
-        _relaxed,
-        x,
-        axis=axis,
-        per_row=per_row,
-        where=where,
-        axis_name=axis_name,
-        equation=equation,
-        debias=debias,
-        isotonic=isotonic,
-    )
+        return _hard_topk_of_integers(x, **shared)
+    return rowwise(_relaxed, x, **shared, debias=debias, isotonic=isotonic)
 
 
 def _relaxed(
@@ -316,43 +306,32 @@ def _relaxed(
     if isotonic is None or equation.zero == "all":
         (y,) = operator(entries, k, lam, equation, where=present)
         return y if where is None else choose(where, y, 0.0)
-    hard, vanishing = dataclasses.replace(equation, zero="all"), None
-
-    def select(entries: tuple[Array, ...], k: Array) -> tuple[Array, ...]:
-        return operator(entries, k, jnp.zeros_like(k), hard, where=present)
-
     if equation.zero == "some":
-        vanishing = lam == 0
-        lam = choose(vanishing, 1.0, lam)  # any positive number, so that no derivative contains 1 / 0
+        is_hard = lam == 0
+        lam = choose(is_hard, 1.0, lam)  # any positive number, so that no derivative contains 1 / 0
     (row,), scaled, unit = in_units(entries, lam, equation)
     problem = Problem(equation.p, equation.phi)
     y = unit * isotonic_topk(row, k, scaled, problem, isotonic, debias=debias, where=where)[0]
-    if vanishing is not None:
-        (exact,) = lax.cond(anywhere(vanishing), select, lambda entries, k: (jnp.zeros_like(entries[0]),), entries, k)
-        y = choose(vanishing, exact, y)
+    if equation.zero == "some":
+        hard = functools.partial(operator, equation=dataclasses.replace(equation, zero="all"), where=present)
+        zeros = jnp.zeros_like(k)
+        (exact,) = lax.cond(anywhere(is_hard), lambda x: hard(x, k, zeros), lambda x: (jnp.zeros_like(x[0]),), entries)
+        y = choose(is_hard, exact, y)
     return y if where is None else choose(where, y, 0.0)
 
 
 def _hard_topk_of_integers(x: Array, *, equation: Equation, **options: Any) -> Array:
-    """Returns the hard operator of integers that floats do not represent exactly.
+    """Returns the hard operator of integers that floats do not represent exactly; kept values are rounded to float.
 
-    Their upper halves are compared first, and the lower halves break ties. So the selection is exact, while the values
-    kept are rounded to float.
+    The upper halves of their bits are compared first, and the lower halves break ties, so that the selection is exact.
     """
     keys = x
     if equation.phi.even and jnp.issubdtype(x.dtype, jnp.signedinteger):
         unsigned = x.astype(f"uint{jnp.iinfo(x.dtype).bits}")
         keys = choose(x < 0, jnp.zeros_like(unsigned) - unsigned, unsigned)  # right for the least integer, too
-    half = jnp.iinfo(x.dtype).bits // 2
-    high, low = (keys >> half), (keys & (2**half - 1))
-    float_type = jnp.result_type(float)
-    mask = rowwise(
-        _selected_by_halves,
-        high.astype(float_type),
-        aligned={"low": low.astype(float_type)},
-        rows=equation.rows,
-        **options,
-    )
+    half, dtype = jnp.iinfo(x.dtype).bits // 2, jnp.result_type(float)
+    high, low = (keys >> half).astype(dtype), (keys & (2**half - 1)).astype(dtype)
+    mask = rowwise(_selected_by_halves, high, aligned={"low": low}, rows=equation.rows, **options)
     if not equation.phi.even:
         return mask
     values = jnp.sign(x) if equation.linear else x
@@ -360,7 +339,9 @@ def _hard_topk_of_integers(x: Array, *, equation: Equation, **options: Any) -> A
 
 
 def _selected_by_halves(x: Array, low: Array, k: Array, lam: Array, where: Array | None = None, *, rows: Rows) -> Array:
+    """Returns the hard mask of integers with the upper halves ``x`` and the lower halves ``low``."""
     high = x if where is None else choose(where, x, -jnp.inf)
+
     (selected,) = hard_selection((high,), k, rows)
     least = -rows.max(lambda pair: choose(pair[1] > 0, -pair[0], -jnp.inf), ((high, selected),))
     above = rows.sum(lambda s: s > least, (high,))

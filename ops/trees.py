@@ -1,4 +1,4 @@
-"""Top-k over a pytree of arrays, whose entries compete for one budget."""
+"""Top-k operators of pytrees, whose leaves compete for one budget, or have one each."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ from .scalar.mask import mask_of
 from .scalar.rows import Rows
 
 Include = Callable[[Any, Array], bool]
-Tree = TypeVar("Tree")  # any pytree, which operators return as they were given it
+Tree = TypeVar("Tree")  # a pytree of any type, which the result has as well
 
 
 def topk_mask_tree(
@@ -37,39 +37,25 @@ def topk_mask_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Returns the relaxed top-k mask of a whole pytree: about 1 for its largest entries, in whichever leaf.
+    """Returns the relaxed top-k mask of a whole pytree: about 1 for its ``k`` largest entries, 0 for most others.
 
     It equals ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplying parameters by the mask
-    of their scores prunes them. Differentiability and errors as in ``topk_mag_tree``.
+    of their scores prunes them. Differentiable and raises errors like ``topk_mag_tree``.
 
     Args:
       scores: pytree of real arrays.
-      density: share of the entries that is selected, in [0, 1], a scalar.
-      k: instead of ``density``, how many entries are selected.
       lam: strength of the relaxation, in the units of the scores; a scalar.
       groups: which entries are selected together, by the mean of their scores.
-      p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
+      density, k, p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
 
     Returns:
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
       them; keys of ``jax.random``, functions and strings are returned unchanged.
 
-    >>> import jax.numpy as jnp
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
-    return select_in_tree(
-        scores,
-        density=density,
-        k=k,
-        phi=IDENTITY,
-        include=include,
-        lam=lam,
-        p=p,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    return select_in_tree(IDENTITY, scores, k, density, include, per_leaf, groups, axis_name, lam=lam, p=p)
 
 
 def topk_mag_tree(
@@ -85,11 +71,10 @@ def topk_mag_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Returns the entries of a pytree after a relaxed top-k in magnitude that they all compete in.
+    """Returns a pytree with about the ``k`` entries of largest magnitude of all its leaves, and zeros elsewhere.
 
     It equals ``topk_mag`` of all leaves concatenated, without concatenating them: each leaf keeps its shape and its
-    sharding, and a pass over the data reduces to three scalars. Sharded leaves need no further arguments; inside
-    ``shard_map``, ``axis_name`` names the mesh axes over which they are split.
+    sharding, and a pass over the data reduces to three scalars. Differentiable like ``topk_mag``.
 
     Args:
       params: pytree of real arrays. Leaves of integers (like a step count), booleans or keys of ``jax.random``, and
@@ -97,9 +82,7 @@ def topk_mag_tree(
       density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
         rounded down.
       k: instead of ``density``, how many entries are kept: a real number, at most the number of entries; a scalar.
-      lam: strength of the relaxation, as in ``topk_mag``; a scalar.
-      p: exponent of the regularisation, in (1, 2].
-      debias: whether to undo the shrinkage of kept entries.
+      lam, p, debias: as in ``topk_mag``; ``lam`` is a scalar.
       include: called with the key path and the array of every floating leaf; leaves for which it is false (for example
         biases) take no part and are returned unchanged.
       per_leaf: whether each leaf has a budget of its own, ``density`` or ``k`` of its entries. Then the result is
@@ -108,7 +91,8 @@ def topk_mag_tree(
         ``Channels``, its rows or columns; then ``k`` counts groups, and ``density`` is a share of them. With ``NM``,
         ``k`` of every ``m`` consecutive entries are kept. ``None`` for single entries. Inside ``shard_map`` groups are
         formed within the part of each device.
-      axis_name: mesh axis or axes over which every leaf is split, inside ``shard_map``.
+      axis_name: mesh axis or axes over which every leaf is split inside ``shard_map``; elsewhere sharded leaves need no
+        further argument.
 
     Returns:
       A pytree like ``params``.
@@ -117,26 +101,14 @@ def topk_mag_tree(
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
         no leaf takes part.
 
-    >>> import jax.numpy as jnp
     >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, 0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels(-1))
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
-    return select_in_tree(
-        params,
-        density=density,
-        k=k,
-        phi=HALF_SQUARE,
-        include=include,
-        lam=lam,
-        p=p,
-        debias=debias,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    options: Any = {"lam": lam, "p": p, "debias": debias}
+    return select_in_tree(HALF_SQUARE, params, k, density, include, per_leaf, groups, axis_name, **options)
 
 
 def hard_topk_mask_tree(
@@ -149,25 +121,15 @@ def hard_topk_mask_tree(
     groups: Groups | None = None,
     axis_name: AxisName = None,
 ) -> Tree:
-    """Returns the top-k mask of a whole pytree: exactly ``k`` ones; the first of equal entries come first.
+    """Returns the top-k mask of a whole pytree: ones at its ``k`` largest entries; the first of equal entries wins.
 
-    It equals ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors as in
+    It equals ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors are as in
     ``topk_mask_tree``; ``k`` is a whole number.
 
-    >>> import jax.numpy as jnp
     >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
     {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
     """
-    return select_in_tree(
-        scores,
-        density=density,
-        k=k,
-        phi=IDENTITY,
-        include=include,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    return select_in_tree(IDENTITY, scores, k, density, include, per_leaf, groups, axis_name)
 
 
 def hard_topk_mag_tree(
@@ -182,58 +144,48 @@ def hard_topk_mag_tree(
 ) -> Tree:
     """Returns the ``k`` entries of largest magnitude of a pytree unchanged, and zeros elsewhere.
 
-    It equals ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for the others.
-    Arguments, result and errors as in ``topk_mag_tree``; ``k`` is a whole number.
+    It equals ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for others.
+    Arguments, result and errors are as in ``topk_mag_tree``; ``k`` is a whole number.
 
-    >>> import jax.numpy as jnp
     >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     """
-    return select_in_tree(
-        params,
-        density=density,
-        k=k,
-        phi=HALF_SQUARE,
-        include=include,
-        debias=True,
-        per_leaf=per_leaf,
-        groups=groups,
-        axis_name=axis_name,
-    )
+    return select_in_tree(HALF_SQUARE, params, k, density, include, per_leaf, groups, axis_name, debias=True)
 
 
 def is_array(leaf: Any) -> bool:
-    """Returns whether a leaf is an array; functions, strings and Python numbers, which modules may hold, are not."""
+    """Returns whether a leaf is an array, unlike the functions, strings and Python numbers that modules may hold."""
     return isinstance(leaf, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) or hasattr(
         leaf, "__jax_array__"
     )
 
 
 def select_in_tree(
-    tree: Tree,
-    density: ArrayLike | None,
-    *,
-    k: ArrayLike | None,
     phi: Nonlinearity,
+    tree: Tree,
+    k: ArrayLike | None,
+    density: ArrayLike | None,
     include: Include | None,
+    per_leaf: bool,
+    groups: Groups | None,
+    axis_name: AxisName = None,
+    *,
     lam: ArrayLike | None = None,
     p: float = 2.0,
     debias: bool = False,
-    per_leaf: bool = False,
-    groups: Groups | None = None,
     stacked: Include | None = None,
-    axis_name: AxisName = None,
 ) -> Tree:
     """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
-    A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped as a
-    leaf of its own, and with ``per_leaf`` it has a budget of its own.
+    A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped, and
+    with ``per_leaf`` budgeted, as a leaf of its own.
     """
     p, whole, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
     lam_scalar = interface.check_scalar("lam", lam, interface.STRENGTH)
     interface.check_one_of(k, density)
     share = None if density is None else interface.check_scalar("density", density, interface.SHARE)
+    traced_share = density is not None and not interface.known(density)
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
@@ -245,13 +197,12 @@ def select_in_tree(
             if phi != HALF_SQUARE and isinstance(leaf, int | float):
                 results[index] = jnp.ones_like(leaf)
             continue
-        array = interface.real(leaf, f"{name}{jax.tree_util.keystr(path)}")
+        leaf_name = f"{name}{jax.tree_util.keystr(path)}"
+        array = interface.real(leaf, leaf_name)
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
             layered.append(stacked is not None and stacked(path, leaf))
             shape = array.shape[1:] if layered[-1] else array.shape
-            misfit = groups.misfit(shape) if groups else ""
-            if misfit:
-                leaf_name = f"{name}{jax.tree_util.keystr(path)}"
+            if groups and (misfit := groups.misfit(shape)):
                 raise ValueError(f"{leaf_name} {misfit} for {groups}, got shape {shape}; include may leave it out")
             chosen[index] = array
         elif phi != HALF_SQUARE:
@@ -259,32 +210,26 @@ def select_in_tree(
     if not chosen:
         raise ValueError(f"{name} must have at least one floating leaf that takes part, got none")
     leaves = tuple(chosen.values())
-    # A single vector is a row, which a kernel solves on devices that have one.
-    vector = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
+    # A single vector counts as a row, since on some devices a kernel solves rows.
+    is_row = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
     # A run always lies on one device, even if its leaf is divided.
-    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or vector else None, axis_name)
+    rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or is_row else None, axis_name)
     parts = tuple(_part(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
     numbers = [interface.size_along((part.width,), (0,), rows.axis_name) for part in parts]
     interface.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
-    if density is None or share is None:
+    if density is None:
         amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
-    elif not interface.known(density):
+    elif traced_share:
         amounts = (share,)
     elif rows.axis is None:
         amounts = (interface.share_of(density, sum(numbers), _working_dtype(leaves)),)
     else:
         sizes_and_leaves = zip(numbers, leaves, strict=True)
         amounts = tuple(interface.share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
-    kept = _compiled(
-        leaves,
-        amounts,
-        lam_scalar,
-        is_share=share is not None and not interface.known(density),
-        equation=Equation(p, phi, rows, interface.rows_with_zero_lam(lam)),
-        parts=parts,
-        debias=bool(debias),
-    )
+    equation = Equation(p, phi, rows, interface.rows_with_zero_lam(lam))
+    options: Any = {"is_share": traced_share, "equation": equation, "parts": parts, "debias": bool(debias)}
+    kept = _compiled(leaves, amounts, lam_scalar, **options)
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
     return jax.tree_util.tree_unflatten(treedef, results)
@@ -296,7 +241,7 @@ def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool)
 
 
 class _Part(NamedTuple):
-    """The static description of a leaf: the groups of its entries, and how many entries or groups share one budget."""
+    """The groups of the entries of a leaf, and how many entries or groups share one budget; static."""
 
     groups: Groups | None
     width: int
@@ -312,13 +257,11 @@ def _part(leaf: Array, layered: bool, groups: Groups | None, rows: Rows) -> _Par
 
 def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | None, whole: bool) -> Array:
     """Returns ``k`` as an array, after a check against the ``numbers`` of competing entries or groups."""
-    of = "entries" if groups is None else "entries of a run" if isinstance(groups, NM) else "groups"
-    if rows.axis is None:
-        largest = sum(numbers)
-    else:
+    largest, counted = sum(numbers), "entries" if groups is None else "groups"
+    if rows.axis is not None:
         largest = min(numbers)
-        of = of if isinstance(groups, NM) else f"{of} of the smallest leaf that takes part"
-    limits = Range(f"in [0, {{n}}], the number of {of}", 0, share=1.0, whole=whole)
+        counted = "entries of a run" if isinstance(groups, NM) else f"{counted} of the smallest leaf that takes part"
+    limits = Range(f"in [0, {{n}}], the number of {counted}", 0, share=1.0, whole=whole)
     given = interface.check_values("k", k, limits, n=largest, dtype=dtype)
     if given.ndim:
         raise ValueError(f"k must be a scalar, got shape {given.shape}")
@@ -341,7 +284,10 @@ def _compiled(
     parts: tuple[_Part, ...],
     debias: bool,
 ) -> tuple[Array, ...]:
-    """Returns the leaves after the operator; ``amounts`` holds one number or share, or a number for each leaf."""
+    """Returns the leaves after the operator.
+
+    ``amounts`` holds ``k`` for all leaves together or for each, or, if ``is_share``, a density for all.
+    """
     signed = equation.linear
     # For groups the hard operator is a mask, so that a kept group of zeros has the derivative 1.
     hard_groups = isinstance(parts[0].groups, Whole) and equation.zero == "all"
@@ -350,7 +296,7 @@ def _compiled(
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
 
     def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
-        """Returns the operator of leaves that compete with each other, or of one leaf."""
+        """Returns the operator of one leaf, or of several that compete with each other."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
         size = interface.size_along((width,), (0,), equation.rows.axis_name)

@@ -26,23 +26,22 @@ def relaxed_topk_value(
     axis: Axis = -1,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Returns the value ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``.
+    """Returns the optimal value that ``relaxed_topk`` is the gradient of, per row.
 
-    By Proposition 2 of Sander et al. (2023) it is computed from the dual, ``min_u R*(x - u) + f_phi(u, 1_k)``. For
-    ``lam = 0`` it is ``f_phi(x, 1_k)``, the sum of the ``k`` largest ``phi(x_i)``.
+    It is ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``, computed from the dual
+    ``min_u R*(x - u) + f_phi(u, 1_k)`` (Proposition 2 of Sander et al., 2023). For ``lam = 0`` it is ``f_phi(x, 1_k)``,
+    the sum of the ``k`` largest ``phi(x_i)``.
 
-    It is convex in ``x``, with the gradient ``relaxed_topk``. The derivative in ``lam`` is ``-||y||_p^p / p``. The
-    derivative in ``k`` is ``phi`` of the ``k``-th largest entry of ``u``; at a kink that is the one from the left.
-    Differentiable to any order, forwards and backwards.
-
-    Arguments as in ``relaxed_topk``.
+    The value is convex in ``x``. Its derivative in ``lam`` is ``-||y||_p^p / p``, and that in ``k`` is ``phi`` of the
+    ``k``-th largest entry of ``u``; at a kink the left one is given. Differentiable to any order, forwards and
+    backwards. Arguments are as in ``relaxed_topk``.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
       float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
@@ -70,7 +69,7 @@ def topk_sum(
     """Returns the sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
 
     For a fractional ``k`` the next entry counts with the remainder. The gradient is the hard mask. Arguments, result
-    and errors as in ``relaxed_topk_value``.
+    and errors are as in ``relaxed_topk_value``.
 
     >>> float(topk_sum([1.0, 3.0, 2.0], 2))
     5.0
@@ -81,9 +80,8 @@ def topk_sum(
 def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation) -> Array:
     """Returns the values ``(rows, 1)`` of rows ``(rows, n)``.
 
-    From the solution of Proposition 2: ``y = z * phi'(v)`` up to signs, with ``z`` how much of an entry is selected,
-    and ``v = s - lam * |y| ** (p - 1)`` the key of the entry in the dual solution ``u``. Entries selected in part have
-    ``v = gamma``.
+    Up to signs the solution of Proposition 2 is ``y = z * phi'(v)``, with ``z`` the selected share of an entry, and
+    ``v = s - lam * |y| ** (p - 1)`` its key in the dual solution ``u``. Entries selected in part have ``v = gamma``.
     """
     phi, p = equation.phi, equation.p
     present = jnp.full(x.shape, True) if where is None else where
@@ -107,8 +105,8 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     def share(weight: Array, point: Array) -> Array:
         return choose(weight == 0, 0.0, weight * phi.value(point))  # phi may overflow where nothing is selected
 
-    # The part of k not used by fully selected entries belongs to the pooled block. For an even phi, what the block does
-    # not use belongs to entries with u = 0.
+    # The pooled block gets what fully selected entries leave of k. For an even phi, entries with u = 0 get what the
+    # block leaves.
     saturated, nothing = k > size.astype(k.dtype), size == 0
     wanted = choose(saturated, size.astype(k.dtype), k)
     rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
@@ -134,9 +132,9 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
 
 
 def _least_selected(s: Array, k: Array, lam: Array, z: Array, v: Array, gamma: Array) -> Array:
-    """Returns per row the ``v`` of the ``k``-th largest entry: the least selected, or the greatest if none is selected.
+    """Returns the ``v`` of the ``k``-th largest entry per row, or the threshold if all selected shares underflow.
 
-    If all selected shares underflow, it is the threshold.
+    That entry is the least one selected, or the largest of all if none is selected.
     """
     selected = z > 0
     some = jnp.any(selected, axis=-1, keepdims=True)

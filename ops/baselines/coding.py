@@ -1,17 +1,18 @@
 """Sparse coding and sparse attention: the operators that the first of the paper's companion notes compares.
 
-All of them are about least squares `x ~ D y`, with a penalty on the code `y` or a constraint. Where that makes `y`
-sparse, derivatives come from what holds at the solution and not from how it was found. At a minimiser of
-`1/2 ||x - D y||^2 + <slope, y>` over the vectors of a given support, optionally with `sum(y) = 1`,
+All of them solve least squares `x ~ D y` with a penalty or a constraint on the code `y`. If `y` is sparse, derivatives
+come from the optimality conditions, not from the iterations. At a minimiser of `1/2 ||x - D y||^2 + <slope, y>` over
+the vectors of a given support, optionally with `sum(y) = 1`,
 
     P (D^T (x - D y) - slope) = 0,
 
 with `P` the orthogonal projection onto the directions in which `y` may move: entries outside the support are 0, and
-entries add up to 0 if their sum is given. As long as the support stays the same, its differential is
+entries add up to 0 if their sum is fixed. As long as the support stays the same, the differential is
 
     P D^T D P dy = P (D^T (dx - dD y) + dD^T (x - D y) - dslope),    dy = P dy.
 
-The lasso has the slope `lam sign(y)`, the projection onto the convex hull of the atoms the slope 0 and `sum(y) = 1`.
+The lasso has the slope `lam sign(y)`; the projection onto the convex hull of the atoms has the slope 0 and
+`sum(y) = 1`.
 """
 
 import dataclasses
@@ -32,7 +33,7 @@ from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
 
-# The steps of the homotopy in which the threshold falls.
+# The number of steps of the homotopy over which the threshold falls.
 _STAGES = 20
 
 # Matrix products in the full precision of their dtype, on accelerators too: gaps are differences.
@@ -49,15 +50,15 @@ def _check_dictionary(dictionary: ArrayLike, x: Array) -> Array:
     return dictionary
 
 
-def _positive(size: Array) -> Array:
-    """Returns sizes to divide by, 1 in place of 0."""
+def _or_one(size: Array) -> Array:
+    """Returns ``size``, with 1 in place of 0, to divide by."""
     return choose(size > 0, size, 1.0)
 
 
 def curvature_bound(dictionary: ArrayLike) -> Array:
     """Returns `||D||_2^2` rounded up: the Lipschitz constant of the gradient of `1/2 ||x - D y||^2` in `y`.
 
-    Steps of one over this are safe. Takes a singular value decomposition: compute it once where the dictionary stays.
+    A gradient step of 1 over this bound is safe. Takes a singular value decomposition: compute it once per dictionary.
 
     Args:
       dictionary: real array `(features, atoms)`.
@@ -78,20 +79,20 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
 
 def _squared_norm(dictionary: Array) -> Array:
     wide = lax.stop_gradient(dictionary.astype(interface.working_dtype(dictionary.dtype)))
-    slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # of the rounding of the decomposition
+    slack = 1.0 + jnp.sqrt(jnp.finfo(wide.dtype).eps)  # more than the rounding of the decomposition
     return slack * jnp.square(jnp.linalg.norm(wide, 2))
 
 
 def soft_threshold(x: Array, threshold: Array | float) -> Array:
-    """Returns `argmin_y |y - x|^2 / 2 + threshold |y|_1 = sign(x) max(|x| - threshold, 0)`."""
+    """Returns `sign(x) max(|x| - threshold, 0)`, which is `argmin_y |y - x|^2 / 2 + threshold |y|_1`."""
     return jnp.sign(x) * jnp.maximum(jnp.abs(x) - threshold, 0.0)
 
 
 def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> Array:
     """Returns `x / (1 + exp(-sharpness (|x| - threshold)))`, smooth away from 0 and exactly 0 only there.
 
-    SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation", ICASSP
-    2008). For `sharpness -> inf` it tends to *hard* thresholding, which does not shrink the entries that it keeps.
+    This is SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation",
+    ICASSP 2008). `sharpness -> inf` gives *hard* thresholding, which does not shrink the entries that it keeps.
 
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
@@ -103,7 +104,7 @@ def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> A
 def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     """Returns a vector `[n]` after soft thresholding at its (k+1)-th largest magnitude, so that k entries are left.
 
-    Fewer are left if entries tie there. `k` may be traced; it is rounded down.
+    Ties at that magnitude leave fewer. `k` may be traced; it is rounded down.
 
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
@@ -115,15 +116,15 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
-    """Returns `argmin_y ||x - D y||^2 + lam ||y||^2 = (D^T D + lam I)^-1 D^T x = D^T (D D^T + lam I)^-1 x`.
+    """Returns the code of ridge regression, `argmin_y ||x - D y||^2 + lam ||y||^2` (Hoerl and Kennard, 1970).
 
-    Ridge regression (Hoerl and Kennard, 1970), by a Cholesky factorisation of the smaller of the two matrices.
-    Differentiable in all arguments, to any order.
+    It is `(D^T D + lam I)^-1 D^T x = D^T (D D^T + lam I)^-1 x`, by a Cholesky factorisation of the smaller of the two
+    matrices. Differentiable in all arguments, to any order.
 
     Args:
       x: real array `(..., features)`.
       dictionary: real array `(features, atoms)`.
-      lam: > 0 and finite, a scalar, in the units of the squared dictionary. Below its largest squared singular value
+      lam: > 0 and finite, a scalar, in the units of the squared dictionary. Below the largest squared singular value
         times the precision of the dtype, the matrix may not be positive definite in floats; the result is then NaN.
 
     Returns:
@@ -174,17 +175,16 @@ def _minimise(
     tolerance: Array,
     max_iterations: Array,
 ) -> _State:
-    """Iterates `y <- prox_{step h}(v + step D^T (x - D v))` until the gap of every row is within the tolerance.
+    """Returns the iterates of `y <- prox_{step h}(v + step D^T (x - D v))` once every gap is within the tolerance.
 
     Plain (ISTA), `v = y` (Daubechies, Defrise and De Mol, 2004). Accelerated (FISTA), `v = y + (l - 1) / (l + 2)
     (y - previous y)` at the l-th step (Beck and Teboulle, 2009, with the weights of the note), and `l` starts again at
     1 whenever the momentum points uphill, `<v - y_new, y_new - y> > 0` (O'Donoghue and Candès, 2015). The gradient at
-    `v` follows from those at the two last `y` by linearity. A converged row is not changed any more, so that its result
-    does not depend on other rows.
+    `v` follows from those at the two last `y` by linearity. A converged row does not change any more, so that its
+    result does not depend on other rows; a row whose gap is NaN stops.
 
-    `step` is at most `1 / ||D||_2^2` (plain: less than twice that, to converge). `proximal` takes a point, `(rows,
-    atoms)`, and the number of the step, from 1, `(rows, 1)`. `gap` returns the optimality gap `(rows, 1)` from `y`, `x
-    - D y` and `D^T (x - D y)`. A row whose gap is NaN stops.
+    `step` is at most `1 / ||D||_2^2`. `proximal` takes a point `(rows, atoms)`, and the number of the step, from 1,
+    `(rows, 1)`. `gap` returns the optimality gap `(rows, 1)` from `y`, `x - D y` and `D^T (x - D y)`.
     """
 
     def evaluate(y: Array) -> tuple[Array, Array]:
@@ -215,11 +215,11 @@ def _minimise(
 
 
 def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, sum_is_fixed: bool) -> Array:
-    """Returns the solution, with the derivatives above in `x`, `dictionary` and `slope`, in both modes, to any order.
+    """Returns the solution with the derivatives of the module's docstring in `x`, `dictionary` and `slope`.
 
-    The support is that of `solution`, a constant. If its atoms are linearly dependent, this is the derivative of least
-    norm. Conjugate gradients take O(features + atoms) memory per row. `sum_is_fixed` tells whether `sum(y) = 1` was
-    required.
+    They hold in both modes, to any order. The support is that of `solution`, a constant; if its atoms are linearly
+    dependent, the derivative has the least norm. Conjugate gradients take O(features + atoms) memory per row.
+    `sum_is_fixed` says whether `sum(y) = 1` was required.
     """
     support = solution != 0
 
@@ -249,8 +249,8 @@ def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, 
         solved = conjugate_gradients(restricted, inside, 4 * min(dictionary.shape), precision, min_curvature)
         return solved + (right - inside)
 
-    # On its support the solution solves a linear system. So one step of Newton's method has its derivatives of any
-    # order; without what rounding leaves, its length is 0.
+    # On its support the solution solves a linear system, so one step of Newton's method has all its derivatives. The
+    # length of the step is 0 once the rounding error of the solution is taken off.
     right = project(_matmul(x - _matmul(solution, dictionary.T), dictionary) - slope)
     step = lax.custom_linear_solve(curvature, right - lax.stop_gradient(right), solve, symmetric=True)
     # Outside the range of P there are only rounding errors of the right side, which large atoms make large.
@@ -261,10 +261,10 @@ class SparseCode(NamedTuple):
     """The result of `sparse_code` and `scale_free_attention`; `...` stands for the leading axes of their `x`.
 
     Attributes:
-      code: `(..., atoms)`, exactly 0 for atoms not used.
-      iterations: int32 `(...)`.
-      gap: `(...)`, a bound of the distance of the objective from its minimum: as a share of the objective
-        (`sparse_code`), or of its largest value on the simplex, at the atom farthest from `x`.
+      code: `(..., atoms)`, exactly 0 for unused atoms.
+      iterations: int32 `(...)`, the number of iterations.
+      gap: `(...)`, a bound of the distance of the objective from its minimum, relative to the objective
+        (`sparse_code`), or to its value at the atom farthest from `x` (`scale_free_attention`).
       converged: bool `(...)`, whether the gap is within the tolerance.
     """
 
@@ -277,6 +277,15 @@ class SparseCode(NamedTuple):
 Solver = Literal["fista", "ista", "homotopy"]
 
 
+def _constants(dictionary: ArrayLike, x: Array, tolerance: ArrayLike, max_iterations: ArrayLike) -> dict[str, Array]:
+    """Returns the arguments that all rows share, after a check."""
+    return {
+        "dictionary": _check_dictionary(dictionary, x),
+        "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
+        "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
+    }
+
+
 def sparse_code(
     x: ArrayLike,
     dictionary: ArrayLike,
@@ -286,7 +295,7 @@ def sparse_code(
     tolerance: ArrayLike = 1e-4,
     max_iterations: ArrayLike = 1000,
 ) -> SparseCode:
-    """Returns `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
+    """Returns the code `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
 
     With `S_t` soft thresholding at t and `step = 1 / curvature_bound(D)`, all solvers iterate
     `y <- S_{step lam}(v + step D^T (x - D v))` from `y = 0`:
@@ -294,36 +303,35 @@ def sparse_code(
     - `"ista"`: `v = y` (Daubechies, Defrise and De Mol, 2004).
     - `"fista"`: `v` has momentum (Beck and Teboulle, 2009; Nesterov, 1983), with adaptive restart.
     - `"homotopy"`: ISTA with the threshold `step lam_l` in its l-th step, `lam_l = lam_max (lam / lam_max)^(l / L)` for
-      `l <= L = 20`, and `lam` from there on. `lam_max = max |D^T x|`, from which on the code is 0.
+      `l <= L = 20`, and `lam` after that. `lam_max = max |D^T x|` is the least `lam` at which the code is 0.
 
-    The companion note ("Sparsity in Deep Learning") writes the objective without the 1/2: that is this one with
-    `lam / 2`. Its homotopy iteration has the unit step, safe for `||D||_2 <= 1` only.
+    The companion note ("Sparsity in Deep Learning") writes the objective without the 1/2, so that its `lam` is twice
+    this one. Its homotopy iteration has the unit step, which is safe for `||D||_2 <= 1` only.
 
-    Each row stops once it is certified: the scaled residual `u = s (x - D y)`, with `s <= 1` such that
-    `max |D^T u| <= lam`, is feasible for the dual problem, and the duality gap, a sum of terms of one sign::
+    A row stops once the duality gap certifies it. The scaled residual `u = s (x - D y)`, with `s <= 1` such that
+    `max |D^T u| <= lam`, is feasible for the dual problem, and the gap, a sum of terms of one sign::
 
         (1 - s)^2 / 2 ||x - D y||^2 + sum_i (lam |y_i| - s y_i (D^T (x - D y))_i),
 
     bounds the distance of the objective from its minimum.
 
     Differentiable in `x`, `dictionary` and `lam`, forwards and backwards, to any order: implicitly on the support of
-    the code, exact where that is the true one. `iterations`, `gap` and `converged` have no derivative.
+    the code, exact if that is the true support. `iterations`, `gap` and `converged` have no derivative.
 
     Args:
       x: real array `(..., features)`.
       dictionary: real array `(features, atoms)`; `jax.vmap` for several. Atoms need not be normalised.
       lam: > 0 and finite; a scalar, or an array that broadcasts to one value per row, the shape `(...)`.
       solver: `"fista"`, `"ista"` or `"homotopy"`.
-      tolerance: of the relative duality gap; a scalar. What float32 can certify is about 1e-6 for `lam = lam_max / 10`
-        and a well-conditioned dictionary, and grows as `lam` falls.
-      max_iterations: a scalar.
+      tolerance: the relative duality gap at which a row stops; a scalar. float32 can certify about 1e-6 for
+        `lam = lam_max / 10` and a well-conditioned dictionary, and less as `lam` falls.
+      max_iterations: the most iterations; a scalar.
 
     Returns:
       A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
 
     Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
+      ValueError: a shape does not fit, or an argument known at trace time is out of range.
 
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
@@ -335,34 +343,24 @@ def sparse_code(
         x,
         axis=-1,
         per_row={"lam": (lam, interface.POSITIVE)},
-        constants={
-            "dictionary": _check_dictionary(dictionary, x),
-            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
-            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
-        },
+        constants=_constants(dictionary, x, tolerance, max_iterations),
         returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
     )
 
 
 def _coded(
-    x: Array,
-    lam: Array,
-    dictionary: Array,
-    *,
-    solver: Solver,
-    tolerance: Array,
-    max_iterations: Array,
+    x: Array, lam: Array, dictionary: Array, *, solver: Solver, tolerance: Array, max_iterations: Array
 ) -> SparseCode:
-    """Solves in units in which neither `x` nor the dictionary exceeds 1, so that no square over- or underflows."""
+    """Returns the codes of rows, in units in which `x` and the dictionary are at most 1: squares stay in range."""
     given = x, dictionary.astype(x.dtype)
     strength = lam
     (x, dictionary), lam, tolerance = lax.stop_gradient((given, lam, tolerance.astype(x.dtype)))
-    x_unit = _positive(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
-    dictionary_unit = _positive(jnp.max(jnp.abs(dictionary)))
+    x_unit = _or_one(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
+    dictionary_unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
     lam = lam / x_unit / dictionary_unit
-    step = 1.0 / _positive(curvature_bound(dictionary))
+    step = 1.0 / _or_one(curvature_bound(dictionary))
     strongest = jnp.maximum(jnp.max(jnp.abs(_matmul(x, dictionary)), axis=-1, keepdims=True), lam)
 
     def proximal(point: Array, iteration: Array) -> Array:
@@ -373,11 +371,11 @@ def _coded(
 
     def relative_duality_gap(y: Array, residual: Array, correlation: Array) -> Array:
         largest = jnp.max(jnp.abs(correlation), axis=-1, keepdims=True)
-        scale = choose(largest > lam, lam / _positive(largest), 1.0)
+        scale = choose(largest > lam, lam / _or_one(largest), 1.0)
         square = 0.5 * jnp.sum(jnp.square(residual), axis=-1, keepdims=True)
         slack = jnp.maximum(lam * jnp.abs(y) - scale * y * correlation, 0.0)
         gap = jnp.square(1.0 - scale) * square + jnp.sum(slack, axis=-1, keepdims=True)
-        return gap / _positive(square + lam * jnp.sum(jnp.abs(y), axis=-1, keepdims=True))
+        return gap / _or_one(square + lam * jnp.sum(jnp.abs(y), axis=-1, keepdims=True))
 
     state = _minimise(
         x,
@@ -402,15 +400,15 @@ def scale_free_attention(
     tolerance: ArrayLike = 1e-5,
     max_iterations: ArrayLike = 1000,
 ) -> SparseCode:
-    """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point of the atoms' hull nearest to `x`.
+    """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point in the hull of the atoms nearest `x`.
 
-    The "distance minimizing" attention of the companion note ("Sparsity in Deep Learning"); its penalty
-    `lam ||y||_1` is constant on the simplex and left out. Unlike softmax or sparsemax of `D^T x`, it does not change
-    if `x` and `D` are rescaled together, nor if they are shifted together.
+    This is the "distance minimizing" attention of the companion note ("Sparsity in Deep Learning") without its penalty
+    `lam ||y||_1`, which is constant on the simplex. Unlike softmax or sparsemax of `D^T x`, it does not change if `x`
+    and `D` are rescaled or shifted together.
 
-    Accelerated projected gradient descent, the projection being `topk_mask(..., k=1, lam=1, p=2)`; each row stops
-    once the Frank-Wolfe gap `max_i <D^T (x - D y), e_i - y>` (Jaggi, 2013), which bounds the distance of half the
-    objective from its minimum, is within the tolerance. Differentiable as `sparse_code` is.
+    Accelerated projected gradient descent projects by `topk_mask(..., k=1, lam=1, p=2)`. A row stops once its
+    Frank-Wolfe gap `max_i <D^T (x - D y), e_i - y>` (Jaggi, 2013), which bounds the distance of half the objective from
+    its minimum, is within the tolerance. Differentiable like `sparse_code`.
 
     Args:
       x: real array `(..., features)`: queries.
@@ -419,53 +417,43 @@ def scale_free_attention(
       max_iterations: the most iterations; a scalar.
 
     Returns:
-      A `SparseCode` of the dtype of `x` (integers are promoted to float), whose `code` holds the weights. Computed in
-      float32 at least. Where several combinations are nearest, one of them.
+      A `SparseCode` of the dtype of `x` (integers are promoted to float), whose `code` holds the weights: if they are
+      not unique, some of them. Computed in float32 at least.
 
     Raises:
-      ValueError: a shape does not fit, or an argument known at trace time is out of range; the message names it and its
-        value.
+      ValueError: a shape does not fit, or an argument known at trace time is out of range.
 
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).code.round(2)
     Array([1., 0.], dtype=float32)
     """
-    x = interface.floating(x)
-    return rowwise(
-        _attended,
-        x,
-        axis=-1,
-        constants={
-            "dictionary": _check_dictionary(dictionary, x),
-            "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
-            "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
-        },
-        returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
-    )
+    x, returns = interface.floating(x), SparseCode(FEATURES, ROWS, ROWS, ROWS)
+    constants = _constants(dictionary, x, tolerance, max_iterations)
+    return rowwise(_attended, x, axis=-1, constants=constants, returns=returns)
 
 
 def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> SparseCode:
     dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
-    # The mean of the atoms has no effect on the simplex; it would only shorten steps and cost digits of the derivative.
+    # A shift by the mean of the atoms has no effect on the simplex, but allows longer steps and saves digits.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
     given = x, dictionary
     x, dictionary, tolerance = lax.stop_gradient((*given, tolerance))
     # In these coordinates no atom exceeds 1 in any feature.
-    unit = _positive(jnp.max(jnp.abs(dictionary)))
+    unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / unit, dictionary / unit
     squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * _matmul(x, dictionary)
     largest = 0.5 * (jnp.sum(jnp.square(x), axis=-1, keepdims=True) + jnp.max(squares, axis=-1, keepdims=True))
 
     def gap(y: Array, residual: Array, correlation: Array) -> Array:
         ahead = correlation - jnp.sum(correlation * y, axis=-1, keepdims=True)
-        return jnp.max(ahead, axis=-1, keepdims=True) / _positive(largest)
+        return jnp.max(ahead, axis=-1, keepdims=True) / _or_one(largest)
 
     atoms = dictionary.shape[1]
     state = _minimise(
         x,
         dictionary,
         jnp.full((x.shape[0], atoms), 1.0 / atoms, x.dtype),
-        1.0 / _positive(curvature_bound(dictionary)),
+        1.0 / _or_one(curvature_bound(dictionary)),
         lambda point, _: topk_mask(point, 1, lam=1.0, p=2.0),
         gap,
         accelerated=True,
@@ -481,14 +469,14 @@ def sparsemax_attention(
 ) -> Array:
     """Returns `sparsemax(q K^T / sqrt(features)) V`: attention whose weights are exactly 0 for most keys.
 
-    Sparsemax is the projection onto the simplex (Martins and Astudillo, 2016), `topk_mask(..., k=1, lam=1, p=2)`.
+    Sparsemax is the projection onto the simplex (Martins and Astudillo, 2016).
 
     Args:
       query: real array `(..., queries, features)`.
-      keys: `(..., keys, features)`, of the leading axes of `query`.
-      values: `(..., keys, outputs)`, of the leading axes of `query`.
-      where: boolean array that broadcasts to `(..., queries, keys)`: which query may attend to which key. A query that
-        may attend to none gets zeros.
+      keys: real array `(..., keys, features)` with the leading axes of `query`.
+      values: real array `(..., keys, outputs)` with the leading axes of `query`.
+      where: boolean array that broadcasts to `(..., queries, keys)`: which query may attend to which key. A query
+        without a key gets zeros.
 
     Returns:
       Array `(..., queries, outputs)` of the dtype of `query` (integers are promoted to float). Computed in float32 at
@@ -519,29 +507,28 @@ def sparsemax_attention(
 def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
     dtype = interface.working_dtype(query.dtype)
     scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
-    one = min(1, scores.shape[-1])  # of no keys none can be attended to
-    weights = topk_mask(scores, one, lam=1.0, p=2.0, where=where)
+    weights = topk_mask(scores, min(1, scores.shape[-1]), lam=1.0, p=2.0, where=where)  # there may be no keys
     return _matmul(weights, values.astype(dtype)).astype(query.dtype)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Lista:
-    """A few iterations of ISTA as layers, whose matrices and thresholds are learned, shared by all layers.
+    """A network of a few iterations of ISTA, whose matrices and thresholds are learned and shared by all layers.
 
-    Gregor and LeCun, "Learning Fast Approximations of Sparse Coding" (ICML 2010), Algorithm 3:
+    It is Algorithm 3 of Gregor and LeCun, "Learning Fast Approximations of Sparse Coding" (ICML 2010):
 
         y_1 = h_theta(W x),    y_{l+1} = h_theta(W x + S y_l).
 
-    The parameters start at `W = step D^T`, `S = I - step D^T D` and `theta = step lam`, with
-    `step = 1 / curvature_bound(D)`: with soft thresholding, that is as many steps of ISTA, from 0, on
-    `1/2 ||x - D y||^2 + lam ||y||_1`.
+    The initial parameters `W = step D^T`, `S = I - step D^T D` and `theta = step lam`, with
+    `step = 1 / curvature_bound(D)` and soft thresholding, give the iterates of ISTA on
+    `1/2 ||x - D y||^2 + lam ||y||_1` from 0.
 
     Attributes:
-      dictionary: `(features, atoms)`: where learning starts from; itself not learned.
-      lam: > 0, a scalar: where the thresholds start from.
-      layers: how many steps, at least 1.
-      shrinkage: `"soft"`, or `"sigshrink"`, smooth but nowhere exactly 0.
-      sharpness: of `"sigshrink"`, without units: `sigshrink` gets this over the threshold at the start, for good.
+      dictionary: `(features, atoms)`, for the initial parameters only.
+      lam: > 0, a scalar, for the initial thresholds only.
+      layers: the number of steps, at least 1.
+      shrinkage: `"soft"`, or `"sigshrink"`, which is smooth but nowhere exactly 0.
+      sharpness: that of `"sigshrink"`, in units of 1 over the initial threshold.
 
     Raises:
       ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
@@ -562,7 +549,8 @@ class Lista:
         return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
 
     def init(self, dtype: Any = jnp.float32) -> dict[str, Array]:
-        """Returns the first parameters: `encoder` (features, atoms), `lateral` (atoms, atoms), `threshold` (atoms,)."""
+        """Returns the initial `encoder` (features, atoms), `lateral` (atoms, atoms) and `threshold` (atoms,)."""
+
         dictionary, step = jnp.asarray(self.dictionary, dtype), self._step(dtype)
         atoms = dictionary.shape[1]
         return {

@@ -14,12 +14,12 @@ variables) and `s` the logistic function,
            = temperature alpha x^(-temperature-1) (1-x)^(-temperature-1)
              / (alpha x^(-temperature) + (1-x)^(-temperature))^2        (as in the paper).
 
-The last form over- and underflows; the functions here compute in logarithms.
+The last form over- and underflows, so the density is computed in logarithms.
 
 A hard concrete gate (Louizos, Welling and Kingma, "Learning Sparse Neural Networks through L0 Regularization", ICLR
 2018, eqs. 10 to 13) is X stretched from (0, 1) to (LOW, HIGH) and clipped, so that it is exactly 0 or 1 with positive
 probability: `z = min(1, max(0, X (HIGH - LOW) + LOW))`. The gate is differentiable in `log_alpha`, and so is the
-probability that it is not 0, which stands for the L0 norm in a loss. With `x(z) = (z - LOW) / (HIGH - LOW)`,
+probability that it is not 0, which replaces the L0 norm in a loss. With `x(z) = (z - LOW) / (HIGH - LOW)`,
 
     P(z = 0) = cdf(x(0))     = s(temperature log(-LOW / HIGH) - log_alpha),
     P(z = 1) = 1 - cdf(x(1)) = s(log_alpha - temperature log((1 - LOW) / (HIGH - 1))),
@@ -44,9 +44,9 @@ LOW, HIGH = -0.1, 1.1
 
 
 def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLike) -> Array:
-    """Returns independent samples, one per entry of `log_alpha`, differentiable in it and in `temperature`.
+    """Returns independent samples, one per entry of `log_alpha`, differentiable in `log_alpha` and `temperature`.
 
-    Samples lie strictly between 0 and 1 in exact arithmetic; in floats they may round to 0 or 1.
+    Samples lie strictly between 0 and 1, but may round to 0 or 1.
 
     Args:
       key: a key of `jax.random`.
@@ -79,9 +79,10 @@ def binary_concrete_cdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
 
 
 def binary_concrete_pdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayLike) -> Array:
-    """Returns the density at `x`, 0 outside the open interval (0, 1). Arguments and result as for the cdf.
+    """Returns the density at `x`, 0 outside the open interval (0, 1).
 
-    Below a temperature of 1 it grows without bound towards both ends.
+    Below a temperature of 1 it grows without bound towards both ends. Arguments and result are as for
+    `binary_concrete_cdf`.
 
     >>> float(binary_concrete_pdf(0.5, 0.0, temperature=1.0))
     1.0
@@ -100,7 +101,7 @@ def _prepare(x: ArrayLike, log_alpha: ArrayLike, temperature: ArrayLike) -> tupl
     x = floating(x)
     dtype = working_dtype(x.dtype)
     wide = x.astype(dtype)
-    inside = ~((wide <= 0) | (wide >= 1))  # true for NaN, which is then propagated
+    inside = ~((wide <= 0) | (wide >= 1))  # true for NaN, which reaches the result
     safe = jnp.where(inside, wide, 0.5)
     logit = jnp.log(safe) - jnp.log1p(-safe)
     return x, inside, logit, jnp.asarray(log_alpha).astype(dtype), temperature.astype(dtype)
@@ -112,7 +113,7 @@ def sample_gates(key: Array, log_alpha: Array, *, temperature: ArrayLike = TEMPE
 
 
 def deterministic_gates(log_alpha: Array) -> Array:
-    """Returns the gates at evaluation (eq. 13), which are 0 exactly where `log_alpha <= log(-LOW / HIGH)`.
+    """Returns the gates for evaluation (eq. 13), which are exactly 0 where `log_alpha <= log(-LOW / HIGH)`.
 
     >>> deterministic_gates(jnp.array([-9.0, 0.0, 9.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -164,7 +165,9 @@ def hard_concrete_pdf(z: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayL
 
 
 def hard_concrete_cdf(z: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayLike = TEMPERATURE) -> Array:
-    """Returns the probability that a gate is at most `z`: `P(z = 0)` at 0, and 1 from 1 on. Shapes as for the density.
+    """Returns the probability that a gate is at most `z`: `P(z = 0)` at 0, and 1 from 1 on.
+
+    `log_alpha` has the shape of `z` or is a scalar; the result has the shape and dtype of `z`.
 
     >>> float(hard_concrete_cdf(1.0, 0.0))
     1.0
@@ -178,8 +181,8 @@ def l0_penalty(log_alphas: object, *, temperature: ArrayLike = TEMPERATURE) -> A
     """Returns the expected number of gates of a model that are not 0 (the L0 norm of eq. 4, relaxed).
 
     Args:
-      log_alphas: pytree of float arrays, one entry per gate. A gate that several weights share has to be counted
-        once for each: scale its leaf's share of the penalty, or broadcast it.
+      log_alphas: pytree of float arrays, one entry per gate. If several weights share a gate, broadcast it to one entry
+        per weight.
       temperature: > 0, a scalar.
 
     Returns:

@@ -8,6 +8,8 @@ The dual has one multiplier ``alpha_i >= 0`` for each constraint ``v_i >= v_{i+1
 so all multipliers of one parity are optimised at once. For ``p = 2`` the iterates are those of Dykstra's algorithm.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -19,22 +21,25 @@ from .problem import Problem, minimisers
 
 
 class Multipliers(NamedTuple):
-    """The state of the iteration.
+    """The state of the iteration, of shape ``(rows, n)``.
 
     Attributes:
-      v: the primal point of the multipliers, shape ``(rows, n)``.
-      alpha: the multipliers, shape ``(rows, n)``: index i holds that of entry i and its successor, the last index 0.
+      v: the primal point that belongs to the multipliers.
+      alpha: the multipliers: index i holds that of entry i and its successor, the last index 0.
     """
 
     v: Array
     alpha: Array
 
 
-def iterate(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array) -> Multipliers:
-    """Maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs."""
-    for offset in (0, 1):
-        state = _ascend(state, problem, s, w, lam, offset)
-    return state
+def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Multipliers, Callable[[Multipliers], Multipliers]]:
+    """Returns the first state, and the function that returns the next one.
+
+    An iteration maximises over the multipliers of pairs ``(1, 2), (3, 4), ...``, then over those of the other pairs.
+    """
+    v = minimisers(problem, s, w, lam)
+    ascend = functools.partial(_ascend, problem=problem, s=s, w=w, lam=lam)
+    return Multipliers(v.hi + v.lo, jnp.zeros_like(s)), lambda state: ascend(ascend(state, offset=0), offset=1)
 
 
 def linked(state: Multipliers) -> Array:
@@ -48,35 +53,28 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
     is_first = (index % 2 == offset) & (index < n - 1)
     is_second = jnp.roll(is_first, 1, axis=1)
     before = choose(index > 0, jnp.roll(state.alpha, 1, axis=1), 0.0)  # alpha_{i-1}
-    # Neither term contains the multiplier of the pair itself; entries without a partner keep both multipliers.
+    # The tilt of an entry leaves out the multiplier of its own pair; an entry without a partner keeps both multipliers.
     tilt = choose(is_second, 0.0, before) - choose(is_first, 0.0, state.alpha)
     alone = minimisers(problem, s, w, lam, tilt)
 
-    # Pairs of odd offset begin after the first entry. Padding replaces a missing partner, in order with the other one.
+    # Pairs of odd offset begin after the first entry. Padding replaces a missing partner, in order with its entry.
     back = (n - offset) % 2
     extreme = float(jnp.finfo(s.dtype).max) / 8
 
-    def laid_out(value: Array, fill: float) -> Array:
+    def by_pairs(value: Array, fill: float) -> Array:
         """Returns the first entries of all pairs, then the second ones."""
         padded = jnp.pad(value, ((0, 0), (0, back)), constant_values=-fill)
         padded = jnp.pad(padded, ((0, 0), (offset, 0)), constant_values=fill)
         return jnp.concatenate([padded[:, ::2], padded[:, 1::2]], axis=1)
 
-    def restored(value: Array) -> Array:
+    def in_order(value: Array) -> Array:
         pairs = value.reshape(rows, 2, -1).swapaxes(1, 2)
         return pairs.reshape(rows, -1)[:, offset : offset + n]
 
-    entries = laid_out(s, extreme)
-    v, pooled = merge(
-        problem,
-        TwoFloat(laid_out(alone.hi, extreme), laid_out(alone.lo, 0.0)),
-        entries,
-        laid_out(w, 0.0),
-        lam,
-        laid_out(tilt, 0.0),
-        Segments(entries.shape[1], 0, 1),
-    )
-    v_hi, v_lo, held = restored(v.hi), restored(v.lo), restored(pooled)
+    apart, entries = TwoFloat(by_pairs(alone.hi, extreme), by_pairs(alone.lo, 0.0)), by_pairs(s, extreme)
+    segments = Segments(entries.shape[1], 0, 1)
+    v, pooled = merge(problem, apart, entries, by_pairs(w, 0.0), lam, by_pairs(tilt, 0.0), segments)
+    v_hi, v_lo, held = in_order(v.hi), in_order(v.lo), in_order(pooled)
     held = held & jnp.roll(held, -1, axis=1) & is_first
     t = (s - v_hi) - v_lo
     slope = w * problem.slope(v_hi + v_lo) - problem.dual(t, lam)  # h_i'(v_i), which is alpha_i - alpha_{i-1}

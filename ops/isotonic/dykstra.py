@@ -5,6 +5,8 @@ The cone of decreasing vectors is the intersection of ``C_1 = {v_1 >= v_2, v_3 >
 travels one entry per projection, so a pooled block of m entries takes about m ** 2 iterations.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -28,15 +30,19 @@ class Iterate(NamedTuple):
     second: Array
 
 
-def targets(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Array, Array]:
-    """Returns ``m`` and ``c`` of the equivalent weighted projection ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``."""
-    if problem.linear:
-        return s - lam * w, jnp.ones_like(s)
-    return s / (1.0 + lam * w), 1.0 + lam * w
+def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
+    """Returns the first state, and the function that returns the next one.
+
+    The problem is the weighted projection ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``.
+    """
+    c = jnp.ones_like(s) if problem.linear else 1.0 + lam * w
+    m = s - lam * w if problem.linear else s / c
+    zero = jnp.zeros_like(m)
+    return Iterate(m, zero, zero), functools.partial(_iterate, c=c)
 
 
-def iterate(state: Iterate, c: Array) -> Iterate:
-    """Projects onto ``C_1``, then onto ``C_2`` (the targets contain the linear terms of the paper)."""
+def _iterate(state: Iterate, c: Array) -> Iterate:
+    """Returns the state after a projection onto ``C_1`` and one onto ``C_2``."""
     corrected = state.v + state.first
     y = _project(corrected, c, 0)
     first = corrected - y
@@ -48,16 +54,16 @@ def iterate(state: Iterate, c: Array) -> Iterate:
 def linked(state: Iterate) -> Array:
     """Returns which neighbours are ``linked``.
 
-    A non-zero correction decides this exactly. Close values would not, since the values of a block converge slowly.
+    Their corrections are not 0, exactly. Their values need not be close, since those of a block converge slowly.
     """
-    starts = _starts(state.v.shape[1], 0)
-    return (choose(starts, state.first != 0, state.second != 0)) & _has_successor(state.v.shape[1])
+    index = _indices(state.v)
+    return choose(index % 2 == 0, state.first != 0, state.second != 0) & (index < index.size - 1)
 
 
 def _project(v: Array, c: Array, offset: int) -> Array:
     """Returns the weighted projection onto vectors whose pairs ``(offset, offset + 1), ...`` are in order."""
-    n = v.shape[1]
-    is_first = _starts(n, offset) & _has_successor(n)
+    index = _indices(v)
+    is_first = (index % 2 == offset) & (index < index.size - 1)
     successor, weight = jnp.roll(v, -1, axis=1), jnp.roll(c, -1, axis=1)
     violated = is_first & (v < successor)
     mean = (c * v + weight * successor) / (c + weight)
@@ -65,9 +71,5 @@ def _project(v: Array, c: Array, offset: int) -> Array:
     return choose(jnp.roll(violated, 1, axis=1), jnp.roll(mean, 1, axis=1), mended)
 
 
-def _starts(n: int, offset: int) -> Array:
-    return (jnp.arange(n) % 2 == offset).reshape(1, n)
-
-
-def _has_successor(n: int) -> Array:
-    return (jnp.arange(n) < n - 1).reshape(1, n)
+def _indices(v: Array) -> Array:
+    return jnp.arange(v.shape[1]).reshape(1, -1)

@@ -1,9 +1,9 @@
 """Pool adjacent violators (App. B.2), by merging halves level by level.
 
 The paper's algorithm merges one pair of violating blocks after another. Merging all violating pairs of neighbours in
-every round is faster, but a block of m entries that grows by its neighbours still takes m rounds (the block of
-``w = 1_k`` does). Here halves are merged, from pairs up to the vector, in log2(n) rounds on any data. Each round
-solves one scalar equation for every pair of segments.
+every round is faster, but a block of m entries that grows by its neighbours, like that of ``w = 1_k``, still takes m
+rounds. This module merges halves, from pairs up to the whole vector, in log2(n) rounds on any data. Each round solves
+one scalar equation for every pair of segments.
 
 If the last value of the left half is below the first of the right half, the solution of the whole has one value
 ``gamma`` around the middle: on the entries of the left half below ``gamma``, and on those of the right half above it.
@@ -11,8 +11,8 @@ If the last value of the left half is below the first of the right half, the sol
 
     sum_{left, v_i < gamma} h_i'(gamma)  +  sum_{right, v_i > gamma} h_i'(gamma)  =  0,
 
-where the first sum increases from 0 and the second one to 0. This is again a scalar equation: that of ``w = 1_k`` is
-the case in which ``w`` is 1 on the left half and 0 on the right. Merging needs no record of the blocks.
+where the first sum increases from 0 and the second one to 0. This is again a scalar equation, which for ``w`` 1 on the
+left half and 0 on the right is that of ``w = 1_k``. Merging needs no record of the blocks.
 """
 
 import jax.numpy as jnp
@@ -38,14 +38,15 @@ def bit_reversed(values: Array) -> Array:
 
 
 def _reversals(n: int) -> np.ndarray:
-    found = np.zeros(1, np.int32)
-    while found.size < n:
-        found = np.concatenate([2 * found, 2 * found + 1])
-    return found
+    """Returns the numbers ``0, ..., n - 1`` with their bits reversed; ``n`` is a power of two."""
+    numbers = np.zeros(1, np.int32)
+    while numbers.size < n:
+        numbers = np.concatenate([2 * numbers, 2 * numbers + 1])
+    return numbers
 
 
 class Segments:
-    """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)`` entries; ``n`` is a multiple of the largest.
+    """Rows of ``n`` entries cut into segments of ``2 ** (level + 1)``; ``n`` is a multiple of ``2 ** levels``.
 
     Entries are in bit-reversed order, so the stride between entries of one segment is the number of segments. Segments
     are summed by adding one half of the row to the other, then one quarter to the next, and so on, which vectorises.
@@ -70,7 +71,7 @@ class Segments:
         return tuple(jnp.concatenate([sums, *others], axis=-1))
 
     def spread(self, *scalars: Array) -> tuple[Array, ...]:
-        """Returns for every entry the scalars of its segment."""
+        """Returns at every entry the scalars of its segment."""
         given = jnp.stack(scalars)
         spread = given[..., : self.n >> self.levels]
         for level in reversed(range(1, self.levels)):
@@ -84,9 +85,9 @@ class Segments:
         return self._beginning_at(values, self.n - 2 * self._count), self._beginning_at(values, self._count)
 
     def around_middle(self, values: Array) -> tuple[Array, Array]:
-        """Returns the neighbours of these within their halves; arbitrary values if halves have one entry."""
-        start = self.half - 2 * self._count, self.half + self._count
-        return self._beginning_at(values, start[0]), self._beginning_at(values, start[1])
+        """Returns the neighbours of ``middle`` within their halves; arbitrary values if halves have one entry."""
+        before, after = self.half - 2 * self._count, self.half + self._count
+        return self._beginning_at(values, before), self._beginning_at(values, after)
 
     def is_left(self) -> Array:
         """Returns whether an entry is in the left half of its segment, shape ``(1, n)``."""
@@ -112,11 +113,11 @@ def merge(
     segments: Segments,
     merged: Array | None = None,
 ) -> tuple[TwoFloat, Array]:
-    """Minimises ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment, given that for both halves.
+    """Returns the minimisers of ``sum_i h_i(v_i) + tilt_i * v_i`` over ``v`` decreasing in each segment.
 
-    Arrays are in the order of ``segments``. ``v`` holds the minimisers of the halves, and ``merged`` the merges that
-    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row.
-    Returns the minimisers over whole segments, and which entries this merge pools (bool).
+    Arrays are in the order of ``segments``. ``v`` holds the minimisers of both halves. ``merged`` says which merges
+    pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row. The
+    second result says which entries this merge pools (bool).
     """
     eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
@@ -161,7 +162,7 @@ def merge(
     # Without a violation gamma is NaN, to which all comparisons are false.
     gamma = TwoFloat(*segments.spread(choose(violated, root.hi, jnp.nan), root.lo))
     beyond = difference(v, gamma)
-    # One half may be too light to move the value of the other in floats; both are pooled all the same.
+    # One half may have too little weight to move the value of the other in floats; both are pooled nevertheless.
     pooled = choose(is_left, beyond <= 0, beyond >= 0)
     return select(pooled, gamma, v), pooled
 

@@ -31,12 +31,12 @@ class Problem:
 
     @property
     def linear(self) -> bool:
-        """Whether ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
+        """True if ``phi`` is ``x``, or ``|x|`` on the non-negative cone."""
         return self.phi in (IDENTITY, ABS)
 
     @property
     def quadratic(self) -> bool:
-        """Whether every ``h_i`` is a parabola."""
+        """True if every ``h_i`` is a parabola."""
         return self.p == 2 and (self.linear or self.phi == HALF_SQUARE)
 
     def dual(self, t: Array, lam: Array) -> Array:
@@ -79,8 +79,7 @@ class Problem:
 def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
     """Returns the move of a value that changes ``pull`` or ``push`` by a good part, given their rates of change.
 
-    It is 0 if that is unknown: for terms that overflow, and for a term that underflows to 0 together with its rate,
-    since its distance from the balance is then unknown.
+    It is 0 if that is unknown: if a term overflows, or underflows to 0 together with its rate.
     """
 
     def ratio_of(term: Array, rate: Array, of_none: Array | float) -> Array:
@@ -123,7 +122,8 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
             scale=span(jnp.abs(pull), stiffness, jnp.abs(push), bend),
         )
 
-    # phi' increases, so the gap between s and the minimiser is at most the gap for the slope at s.
+    # phi' increases, so the gap between s and the minimiser is at most that for the slope at s.
+
     limits = jnp.finfo(s.dtype)
     drop = jnp.minimum(problem.gap(w * problem.slope(s) + tilt, lam), limits.max / 4)
     start = s - 0.5 * drop

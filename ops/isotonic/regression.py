@@ -21,17 +21,18 @@ def isotonic_regression(
     nonnegative: bool | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Solution:
-    """Solves ``min sum_i r*(s_i - v_i) + w_i phi(v_i)`` over decreasing ``v`` (equation 5 of Sander et al., 2023).
+    """Returns the solution of ``min sum_i r*(s_i - v_i) + w_i phi(v_i)`` over decreasing ``v``.
 
-    ``r*(t) = lam ** (1 - q) |t| ** q / q`` is the conjugate of ``lam / p |y| ** p``. The relaxed operator of
-    Proposition 2 is ``y_i = (r*)'(s_i - v_i)`` where ``s`` and ``w`` are sorted in decreasing order (Propositions 5
-    and 6), but neither has to be. With ``w = 0``, ``p = 2`` and ``lam = 1`` this is isotonic regression of ``s``.
+    This is equation 5 of Sander et al. (2023), with ``r*(t) = lam ** (1 - q) |t| ** q / q`` the conjugate of
+    ``lam / p |y| ** p``. If ``s`` and ``w`` are sorted in decreasing order, ``y_i = (r*)'(s_i - v_i)`` is the relaxed
+    operator of Proposition 2 (Propositions 5 and 6). With ``w = 0``, ``p = 2`` and ``lam = 1`` it is isotonic
+    regression of ``s``.
 
     Differentiable in ``s``, ``w`` and ``lam``, in both modes and to any order, in closed form block by block
     (Proposition 7). If the solver has not converged, the derivative is that of the blocks found so far.
 
     Args:
-      s: real array, any shape; finite.
+      s: finite real array, any shape.
       w: weights, real, broadcasting against ``s``. Not negative, unless ``phi`` is ``"identity"`` or ``"abs"``.
       lam: strength of the regularisation, positive; a scalar, or one value per row (the shape of ``s`` without
         ``axis``).
@@ -44,13 +45,12 @@ def isotonic_regression(
         like ``Dykstra(max_iter=10, tol=0.0)``.
 
     Returns:
-      The solution, in the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least),
-      with the iterations it took, its residual, and whether it has converged. If gaps between entries, divided by
-      ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12 ``lam`` on for ``p = 1.02``, from
-      1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
+      A ``Solution`` in the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least). If
+      gaps between entries, divided by ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12
+      ``lam`` on for ``p = 1.02``, from 1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> isotonic_regression([1.0, 3.0, 2.0], [0.0, 0.0, 0.0]).v
     Array([2., 2., 2.], dtype=float32)
@@ -76,5 +76,4 @@ def isotonic_regression(
 
 
 def _solved(s: Array, w: Array, lam: Array, *, problem: Problem, nonnegative: bool, solver: Solver) -> Solution:
-    found = solve(problem, s, w, lam, solver, nonnegative)
-    return Solution(found.v.hi + found.v.lo, found.iterations, found.residual, found.converged)
+    return solve(problem, s, w, lam, solver, nonnegative).report()

@@ -1,9 +1,8 @@
-"""The solvers of the isotonic problem, their settings and results, and the derivative of blocks (Proposition 7)."""
+"""The solvers of the isotonic problem: their settings, results, and the derivative of blocks (Proposition 7)."""
 
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
-from .problem import Problem, minimisers
+from .problem import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Dykstra(_Iterative):
 
     Attributes:
       max_iter: the most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
-      tol: residual at which a row has converged, in units of ``lam``. Default: 1e-6 in float32, 1e-12 in float64, plus
-        the rounding of the entries. With 0, exactly ``max_iter`` iterations are made (the paper's V-MoE uses 10).
+      tol: residual at which a row has converged, in units of ``lam``. The default is 1e-6 in float32 and 1e-12 in
+        float64, plus the rounding of the entries. 0 makes exactly ``max_iter`` iterations (the paper's V-MoE uses 10).
     """
 
 
@@ -54,7 +53,7 @@ Solver = PAV | Dykstra | Dual
 SOLVERS: dict[str, Solver] = {"pav": PAV(), "dykstra": Dykstra(), "dual": Dual()}
 SolverName = Literal["pav", "dykstra", "dual"]
 
-# The residual of a solution that is exact up to rounding, at most, in units in the last place of entries and solution
+# The largest residual of a solution that is exact up to rounding, in units in the last place of entries and solution
 # (0.5 was measured for PAV, 2.4 for Dykstra's algorithm).
 _ROUNDINGS = 4
 
@@ -67,7 +66,7 @@ class Solution(NamedTuple):
 
     Attributes:
       v: the solution, in the shape of the entries.
-      iterations: int32, the number of iterations (for PAV: of merges that pooled something); like the fields below, one
+      iterations: int32, the number of iterations (of PAV: of merges that pooled something); like the fields below, one
         value per row, in the shape of the entries without their axis.
       residual: the violation of the optimality conditions, in units of ``v``.
       converged: bool, whether the residual is within the tolerance.
@@ -79,7 +78,7 @@ class Solution(NamedTuple):
     converged: Array
 
 
-# The kinds of its fields, for `ops.interface`.
+# The kinds of the fields of a `Solution`, for `ops.interface.rowwise`.
 REPORT = Solution(ENTRIES, ROWS, FULL_PRECISION_ROWS, ROWS)
 
 
@@ -92,6 +91,10 @@ class Pooled(NamedTuple):
     iterations: Array
     residual: Array
     converged: Array
+
+    def report(self) -> Solution:
+        """Returns the public part."""
+        return Solution(self.v.hi + self.v.lo, self.iterations, self.residual, self.converged)
 
 
 def as_solver(solver: str | Solver, p: float) -> Solver:
@@ -114,7 +117,7 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
 
 
 def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonnegative: bool) -> Pooled:
-    """Solves the isotonic problem of each row; ``v.lo`` of the solution carries the derivative of Proposition 7.
+    """Returns the solution of the isotonic problem of each row; ``v.lo`` carries the derivative of Proposition 7.
 
     If ``nonnegative``, the solution without this constraint is truncated at 0 (Nemeth and Nemeth, 2012).
     """
@@ -141,7 +144,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonn
 
 
 def _out_of_order(v: TwoFloat) -> Array:
-    """Returns rows ``(rows, 1)`` that are out of order by more than rounding, because powers of gaps overflow."""
+    """Returns which rows ``(rows, 1)`` are out of order by more than rounding, because powers of gaps overflowed."""
     value = v.hi + v.lo
     rises = jnp.max(value[:, 1:] - value[:, :-1], axis=1, keepdims=True, initial=0.0)
     return rises > math.sqrt(jnp.finfo(value.dtype).eps) * jnp.max(jnp.abs(value), axis=1, keepdims=True)
@@ -156,19 +159,9 @@ def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
 
 
 def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
-    """Runs an iterative solver; returns the point, its links, and the iterations each row took."""
-    state: Any
-    advance: Callable[[Any], Any]
-    links: Callable[[Any], Array]
-    if isinstance(solver, Dykstra):
-        m, c = dykstra.targets(problem, s, w, lam)
-        zero = jnp.zeros_like(m)
-        state, advance, links = dykstra.Iterate(m, zero, zero), functools.partial(dykstra.iterate, c=c), dykstra.linked
-    else:
-        v = minimisers(problem, s, w, lam)
-        state = dual.Multipliers(v.hi + v.lo, jnp.zeros_like(s))
-        advance = functools.partial(dual.iterate, problem=problem, s=s, w=w, lam=lam)
-        links = dual.linked
+    """Returns the point that an iterative solver reaches, its links, and the iterations that each row took."""
+    method: Any = dykstra if isinstance(solver, Dykstra) else dual
+    state, advance = method.start(problem, s, w, lam)
 
     def unfinished(carry: tuple[Any, Array, Array, Array]) -> Array:
         _, done, _, iteration = carry
@@ -178,7 +171,7 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state, done, taken, iteration = carry
         count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
-        gap = _residual(problem, state.v, links(state), s, w, lam)
+        gap = _residual(problem, state.v, method.linked(state), s, w, lam)
         taken = choose(done, taken, taken + count)
         done = done | (gap <= _tolerance(solver, s, state.v, lam))
         return state, done, taken, iteration + count
@@ -186,15 +179,15 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
     none_done = jnp.zeros(lam.shape, bool)
     per_row = varying_as((state, none_done, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
     state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
-    return TwoFloat(state.v, jnp.zeros_like(state.v)), links(state), taken
+    return TwoFloat(state.v, jnp.zeros_like(state.v)), method.linked(state), taken
 
 
 def _block_sum(values: Array, linked: Array) -> Array:
     """Returns at every entry the sum of ``values`` over its block, ``(rows, n)``."""
     rows, n = values.shape
     first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
-    # A segment sum adds one entry after another, and its rounding error grows with the number of entries. Summing
-    # pieces of at most sqrt(n) entries first, then the pieces, keeps it small.
+    # A segment sum adds one entry after another, so that its rounding error grows with the number of entries. Summing
+    # pieces of at most sqrt(n) entries first, then the pieces, keeps the error small.
     cut = (jnp.arange(n) % math.isqrt(n) == 0).reshape(1, n)
     piece = jnp.cumsum((first | cut).ravel(), dtype=jnp.int32) - 1
     block = jnp.cumsum(first.ravel(), dtype=jnp.int32) - 1
@@ -208,7 +201,7 @@ def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam
 
     It is the larger of two maxima: the distance of an entry from the value to which its block would pool, and the
     amount by which these values are out of order. It is zero only at the solution, provided that the multipliers of the
-    links are not negative. The change between iterations is no substitute, since it is small for slow convergence, too.
+    links are not negative. The change between iterations cannot replace it, since slow convergence makes that small.
     """
     mean = _block_sum(v, linked) / _block_sum(jnp.ones_like(v), linked)
     t = s - mean
@@ -235,13 +228,14 @@ def _attach_derivative_jvp(problem, primals, tangents):
     s_dot, w_dot, lam_dot = tangents[:3]
     v = _attach_derivative(problem, s, w, lam, v, linked, fixed)
     value, t = v.hi + v.lo, (s - v.hi) - v.lo
-    # All terms are multiplied by a small lam, for which dual_slope alone overflows. dual is a power of t / lam.
+    # All terms are multiplied by lam where it is small, since dual_slope alone overflows then. dual is a power of
+    # t / lam.
     unit = jnp.minimum(lam, 1.0)
     stiffness = unit * problem.dual_slope(t, lam)
     weakened = -stiffness * (t / lam) * lam_dot
     moved = _block_sum(stiffness * s_dot + weakened - unit * problem.slope(value) * w_dot, linked)
     total = _block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
-    # A total of 0 occurs for entries without weight, whose derivative is that of s.
+    # The total is 0 for entries without weight, whose derivative is that of s.
     some = total > 0
     v_dot = choose(fixed, 0.0, choose(some, moved / choose(some, total, 1.0), s_dot))
     return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

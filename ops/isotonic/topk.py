@@ -24,18 +24,17 @@ def topk_solution(
     axis: Axis = -1,
     solver: SolverName | Solver = "pav",
 ) -> tuple[Array, Solution]:
-    """Returns ``relaxed_topk`` by an isotonic solver, and the solution, which says whether the solver converged.
+    """Returns ``relaxed_topk`` by an isotonic solver, and its ``Solution``, which says whether the solver converged.
 
     ``solver`` is ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these classes with settings, and ``lam`` is positive;
-    other arguments as in ``ops.relaxed_topk``.
+    other arguments are as in ``ops.relaxed_topk``.
 
     Returns:
-      The operator's value, and the solution of the isotonic problem with the iterations, residual and convergence of
-      every row. Its entries are in descending order: of magnitude if ``phi`` is even, and shifted so that the k-th is 0
-      if ``phi`` is the identity.
+      The operator's value, in the shape and dtype of ``x``, and the solution of the isotonic problem, whose entries are
+      in descending order (of magnitude, if ``phi`` is even), shifted so that the k-th is 0 if ``phi`` is the identity.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> topk_solution([1.0, 3.0, 2.0], 2, lam=1.0)[1].converged
     Array(True, dtype=bool)
@@ -56,7 +55,7 @@ def topk_solution(
 
 def _solved(x: Array, k: Array, lam: Array, *, problem: Problem, solver: Solver) -> tuple[Array, Solution]:
     y, found = isotonic_topk(x, k, lam, problem, solver)
-    return y, Solution(found.v.hi + found.v.lo, found.iterations, found.residual, found.converged)
+    return y, found.report()
 
 
 def topk_weights(k: Array, n: int) -> Array:
@@ -101,7 +100,7 @@ def isotonic_topk(
     ``debias`` adds ``lam * y ** (p - 1) = s - v``, which undoes the shrinkage of kept entries. The solution returned is
     in the order of the sorted entries.
     """
-    even, asked = problem.phi.even, k
+    even, given_k = problem.phi.even, k
     keys = jnp.abs(entries) if even else entries
     constant = lax.stop_gradient(keys)
     s, restore = descending(keys)
@@ -121,9 +120,8 @@ def isotonic_topk(
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
     # An unpooled entry needs no difference of s and v, and is exact.
     y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
-    if isinstance(solver, PAV) and problem.linear:
-        y = choose(y >= 1, 1.0, y)
     if isinstance(solver, PAV):
+        y = choose(y >= 1, 1.0, y) if problem.linear else y
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = choose(y <= 0, 0.0, y)
     whole = alone & (w == 1)
@@ -147,8 +145,8 @@ def isotonic_topk(
     if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
         # Entries that are 0 have a derivative if k exceeds the number of non-zero entries.
         slope = 1.0 if debias else 1.0 / (1.0 + lax.stop_gradient(lam))
-        taking_part = jnp.full(entries.shape, True) if where is None else where
-        nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, taking_part))
-        share = share_at_zero(asked, nonzero, count, lam, problem.p)
+        present = jnp.full(entries.shape, True) if where is None else where
+        nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, present))
+        share = share_at_zero(given_k, nonzero, count, lam, problem.p)
         y = y + choose((entries == 0) & (share > 0), slope * share * entries, 0.0)
     return y, found

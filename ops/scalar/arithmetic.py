@@ -16,10 +16,10 @@ from jax.typing import ArrayLike
 
 
 def choose(condition: Array, a: ArrayLike, b: ArrayLike, dtype: Any = None) -> Array:
-    """Returns ``jnp.where(condition, a, b)`` in two equations of a program; ``jnp.where`` takes four and a call.
+    """Returns ``jnp.where(condition, a, b)`` in two equations of a program instead of four and a call.
 
-    An operator makes about a hundred such choices, and the time to trace, differentiate and compile a program grows
-    with its equations. Only for arrays inside ``ops.interface``, which carry no sharding.
+    An operator makes about a hundred choices, and the time to trace, differentiate and compile a program grows with
+    its equations. Only for arrays inside ``ops.interface.rowwise``, which carry no sharding.
 
     Args:
       condition: boolean array.
@@ -69,7 +69,7 @@ def expm1(x: Array) -> Array:
 
 @jax.custom_jvp
 def ratio(t: Array, lam: Array) -> Array:
-    """Returns ``t / lam``; its derivative avoids ``1 / lam ** 2``, which over- or underflows sooner."""
+    """Returns ``t / lam``, with a derivative that avoids ``1 / lam ** 2``, which over- or underflows sooner."""
     return t / lam
 
 
@@ -95,7 +95,7 @@ def two_sum(a: Array, b: Array) -> TwoFloat:
 
 
 def two_product(a: Array, b: Array) -> TwoFloat:
-    """Returns ``a * b`` without rounding error, if none of the halves' products overflows (Dekker's product)."""
+    """Returns ``a * b`` without rounding error, unless a product of halves overflows (Dekker's product)."""
     half = float(2 ** (jnp.finfo(a.dtype).nmant // 2 + 1) + 1)
 
     def halves(value: Array) -> tuple[Array, Array]:
@@ -110,7 +110,7 @@ def two_product(a: Array, b: Array) -> TwoFloat:
 
 
 def shift(a: TwoFloat, delta: Array) -> TwoFloat:
-    """Returns ``a + delta``, renormalised; the only rounding error is that of ``a.lo + delta``."""
+    """Returns ``a + delta``, whose only rounding error is that of ``a.lo + delta``."""
     return two_sum(a.hi, a.lo + delta)
 
 
@@ -120,17 +120,23 @@ def difference(a: TwoFloat, b: TwoFloat) -> Array:
 
 
 def select(condition: Array, a: TwoFloat, b: TwoFloat) -> TwoFloat:
-    """Returns ``a`` where ``condition`` holds, else ``b``, entrywise."""
+    """Returns ``a`` where the condition holds, else ``b``."""
     return TwoFloat(choose(condition, a.hi, b.hi), choose(condition, a.lo, b.lo))
-
-
-def _integer_type(dtype: jnp.dtype) -> jnp.dtype:
-    return jnp.dtype(f"int{jnp.finfo(dtype).bits}")
 
 
 def _flip_negatives(bits: Array) -> Array:
     # The bits of negative floats are in reverse order. Flipping all but the sign bit corrects that; twice undoes it.
-    return bits ^ ((bits >> (jnp.iinfo(bits.dtype).bits - 1)) & jnp.iinfo(bits.dtype).max)
+    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
+
+
+def ordered_integer(value: Array) -> Array:
+    """Returns integers in the order of the floats ``value``; neighbouring floats become neighbouring integers."""
+    return _flip_negatives(lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}")))
+
+
+def ordered_float(key: Array) -> Array:
+    """Returns the floats of which ``key`` is the ``ordered_integer``."""
+    return lax.bitcast_convert_type(_flip_negatives(key), jnp.dtype(f"float{8 * key.dtype.itemsize}"))
 
 
 def middle(a: Array, b: Array) -> Array:
@@ -139,16 +145,13 @@ def middle(a: Array, b: Array) -> Array:
     Bisection on the order of the floats reaches any value in at most 32 steps (64 in double precision), whatever
     its scale.
     """
-    itype = _integer_type(a.dtype)
-    low = _flip_negatives(lax.bitcast_convert_type(a, itype))
-    high = _flip_negatives(lax.bitcast_convert_type(b, itype))
-    mean = (low & high) + ((low ^ high) >> 1)  # without overflow
-    return lax.bitcast_convert_type(_flip_negatives(mean), a.dtype)
+    low, high = ordered_integer(a), ordered_integer(b)
+    return ordered_float((low & high) + ((low ^ high) >> 1))  # the mean, without overflow
 
 
 def power_of_two(x: Array) -> Array:
     """Returns the power of two at or below ``x > 0``, clipped so that it and its inverse are normal floats."""
     limits = jnp.finfo(x.dtype)
     exponent = ((1 << (limits.bits - 1 - limits.nmant)) - 1) << limits.nmant
-    bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), _integer_type(x.dtype))
+    bits = lax.bitcast_convert_type(jnp.clip(x, 4 * limits.tiny, 0.25 * limits.max), jnp.dtype(f"int{limits.bits}"))
     return lax.bitcast_convert_type(bits & exponent, x.dtype)

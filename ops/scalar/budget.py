@@ -1,11 +1,11 @@
-"""The scalar equation where entries have costs and caps: a relaxed fractional knapsack.
+"""The scalar equation of entries with costs and caps: a relaxed fractional knapsack.
 
     z_i(gamma) = min((x_i - gamma * c_i)_+ / lam, u_i ** (p - 1)) ** (1 / (p - 1)),        sum_i c_i z_i(gamma) = k.
 
-That is the maximiser of ``<x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= u, <c, z> = k``, with ``gamma`` the price of
-a unit of the budget. With ``c = u = 1`` it is the equation of the relaxed mask. Entries compete by their value per unit
+Its solution maximises ``<x, z> - lam / p * ||z||_p^p`` over ``0 <= z <= u, <c, z> = k``; ``gamma`` is the price of a
+unit of the budget. With ``c = u = 1`` it is the equation of the relaxed mask. Entries compete by their value per unit
 of cost, ``s_i = x_i / c_i``. An entry is bought in part if ``gamma < s_i < gamma + lam * u_i ** (p - 1) / c_i``. The
-left side decreases in ``gamma``.
+sum decreases in ``gamma``.
 
 Arrays are ``(rows, n)``, scalars ``(rows, 1)``.
 """
@@ -28,7 +28,7 @@ class Items(NamedTuple):
     """The entries of a knapsack.
 
     Attributes:
-      worth: ``s``, the value of an entry per unit of its cost; ``-inf`` for an entry that takes no part.
+      worth: ``s``, the value of an entry per unit of its cost; ``-inf`` if it takes no part.
       cost: the cost of a unit, positive.
       cap: the largest amount of the entry, not negative.
     """
@@ -46,23 +46,23 @@ def _position(items: Items, gamma: TwoFloat, lam: Array) -> Array:
 def _regimes(items: Items, gamma: TwoFloat, lam: Array, p: float) -> tuple[Array, Array, Array]:
     """Returns the position of every entry, which entries are bought in part, and which up to their cap."""
     t = _position(items, gamma, lam)
-    whole = t >= capped_position(items.cap, p)
-    return t, (t > 0) & ~whole, whole & (t > 0)
+    capped = t >= _capped_position(items.cap, p)
+    return t, (t > 0) & ~capped, capped & (t > 0)
 
 
-def capped_position(cap: Array, p: float) -> Array:
+def _capped_position(cap: Array, p: float) -> Array:
     """Returns ``u ** (p - 1)``, the position from which an entry is bought up to its cap."""
     return cap if p == 2 else cap ** (p - 1.0)
 
 
 def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma: TwoFloat) -> Evaluation:
     exponent = dual_exponent(p)
-    t, part, whole = _regimes(items, gamma, lam, p)
-    some = choose(part, t, 1.0)
-    share = choose(part, items.cost * power(some, exponent - 1), 0.0)
+    t, part, capped = _regimes(items, gamma, lam, p)
+    inner = choose(part, t, 1.0)
+    share = choose(part, items.cost * power(inner, exponent - 1), 0.0)
     # A NaN must reach a sum, so that it marks its row.
-    partial = row_sum(choose(jnp.isnan(t), t, share * some))
-    full = row_sum(choose(whole, items.cost * items.cap, 0.0))
+    partial = row_sum(choose(jnp.isnan(t), t, share * inner))
+    full = row_sum(choose(capped, items.cost * items.cap, 0.0))
     excess = (full - k) + partial
     moving = exponent * row_sum(share * (items.cost / lam))
     surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
@@ -76,7 +76,7 @@ def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma:
     small = jnp.abs(excess) <= eps * (4 * (1 + exponent) * partial + 2 * jnp.minimum(full + k, 2 * k))
     slack = 0.01 * total
     width = row_sum(choose(part, lam / items.cost, 0.0)) / jnp.maximum(number, 1.0)
-    # The move of gamma that changes the amount of some entry, or what is spent on it, by a good part.
+    # The move of gamma that changes the amount of an entry, or the cost of that amount, by a good part.
     least = (lam / items.cost) * jnp.minimum(k / items.cost, 1.0)
     least = jnp.min(choose(items.worth > -jnp.inf, least, jnp.inf), axis=-1, keepdims=True)
     return Evaluation(
@@ -91,13 +91,13 @@ def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma:
 
 def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     limits = jnp.finfo(k.dtype)
-    there = items.worth != -jnp.inf
-    stock = choose(there, items.cost * items.cap, 0.0)
-    total = row_sum(stock)
+    present = items.worth != -jnp.inf
+    full_cost = choose(present, items.cost * items.cap, 0.0)
+    total = row_sum(full_cost)
     k = jnp.minimum(k, total)
-    width = lam * capped_position(items.cap, p) / items.cost
+    width = lam * _capped_position(items.cap, p) / items.cost
     # At `low` everything is bought, at `high` nothing.
-    low = jnp.min(choose(there, items.worth - width, jnp.inf), axis=-1, keepdims=True)
+    low = jnp.min(choose(present, items.worth - width, jnp.inf), axis=-1, keepdims=True)
     high = jnp.max(items.worth, axis=-1, keepdims=True)
     low, high = (choose(jnp.abs(end) < jnp.inf, end, 0.0) for end in (low, high))
     margin = 4 * limits.eps * (jnp.abs(low) + jnp.abs(high))
@@ -109,16 +109,16 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
         End(high, jnp.log1p(-k / (k + slack)) - jnp.log1p(k / (total - k + slack))),
     )
     # The start is the root for a uniform distribution of worth, weighted by cost.
-    centre = row_sum(choose(there, stock * items.worth, 0.0)) / total
-    spread = jnp.sqrt(row_sum(choose(there, stock * jnp.square(items.worth - centre), 0.0)) / total)
-    start = centre + spread * (1.7 - 3.4 * k / total) - lam * row_sum(stock / items.cost) / total / p
+    centre = row_sum(choose(present, full_cost * items.worth, 0.0)) / total
+    spread = jnp.sqrt(row_sum(choose(present, full_cost * jnp.square(items.worth - centre), 0.0)) / total)
+    start = centre + spread * (1.7 - 3.4 * k / total) - lam * row_sum(full_cost / items.cost) / total / p
     root = find_root(functools.partial(_evaluate, items, k, total, lam, p), start, *ends)
     # Buying all or nothing is exact, without errors of rounding or underflow.
-    nothing = jnp.zeros_like(k)
-    number = root.point.hi == root.point.hi  # false for NaN, which must mark its row
+    zero = jnp.zeros_like(k)
+    found = root.point.hi == root.point.hi  # false for NaN, which must mark its row
     # A row that offers nothing has no root.
-    point = select((k == 0) & (number | (total == 0)), TwoFloat(high, nothing), root.point)
-    return select((k == total) & (k > 0) & number, TwoFloat(low, nothing), point)
+    point = select((k == 0) & (found | (total == 0)), TwoFloat(high, zero), root.point)
+    return select((k == total) & (k > 0) & found, TwoFloat(low, zero), point)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -132,36 +132,36 @@ def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
 
 @price.defjvp
 def _price_jvp(p, primals, tangents):
-    """Implicit function theorem on the equation."""
+    """Applies the implicit function theorem to the equation."""
     items, k, lam = primals
     worth_dot, cost_dot, cap_dot = tangents[0]
     gamma = price(items, k, lam, p)
     exponent = dual_exponent(p)
-    t, part, whole = _regimes(items, gamma, lam, p)
-    some = choose(part, t, 1.0)
-    bought = choose(part, power(some, exponent), choose(whole, items.cap, 0.0))
+    t, part, capped = _regimes(items, gamma, lam, p)
+    inner = choose(part, t, 1.0)
+    bought = choose(part, power(inner, exponent), choose(capped, items.cap, 0.0))
     # The derivative of an entry's amount in its position, times its cost; 0 unless it is bought in part.
-    growth = choose(part, exponent * items.cost * power(some, exponent - 1), 0.0)
-    apart = (items.worth - gamma.hi) - gamma.lo
-    moved = items.cost * choose(part, worth_dot, 0.0) + choose(part, apart, 0.0) * cost_dot
-    spent = row_sum(growth * (moved - some * tangents[2]) / lam)
-    spent = spent + row_sum(choose(whole, items.cost * cap_dot, 0.0)) + row_sum(bought * cost_dot)
+    growth = choose(part, exponent * items.cost * power(inner, exponent - 1), 0.0)
+    above = (items.worth - gamma.hi) - gamma.lo
+    moved = items.cost * choose(part, worth_dot, 0.0) + choose(part, above, 0.0) * cost_dot
+    spent = row_sum(growth * (moved - inner * tangents[2]) / lam)
+    spent = spent + row_sum(choose(capped, items.cost * cap_dot, 0.0)) + row_sum(bought * cost_dot)
     resistance = row_sum(growth * (items.cost / lam))
-    some_part = resistance > 0
-    lo_dot = choose(some_part, (spent - tangents[1]) / choose(some_part, resistance, 1.0), 0.0)
+    moves = resistance > 0
+    lo_dot = choose(moves, (spent - tangents[1]) / choose(moves, resistance, 1.0), 0.0)
     return gamma, TwoFloat(jnp.zeros_like(gamma.hi), lo_dot)
 
 
 def solve_knapsack(items: Items, k: Array, lam: Array, p: float) -> Array:
     """Returns ``z``, the amount of every entry: exactly 0, exactly its cap, or strictly between."""
     gamma = price(items, k, lam, p)
-    _, part, whole = _regimes(items, gamma, lam, p)
+    _, part, capped = _regimes(items, gamma, lam, p)
     # Off the active set the position is a constant, so that no infinite entry reaches a derivative.
-    still = items._replace(worth=choose(part, items.worth, gamma.hi + lam / items.cost))
-    t = choose(part, _position(still, gamma, lam), 1.0)
-    z = choose(part, power(t, dual_exponent(p)), choose(whole, items.cap, 0.0))
+    active = items._replace(worth=choose(part, items.worth, gamma.hi + lam / items.cost))
+    t = choose(part, _position(active, gamma, lam), 1.0)
+    z = choose(part, power(t, dual_exponent(p)), choose(capped, items.cap, 0.0))
     # If costs or worths span more than the range of floats, the search may end away from the root. A result that
-    # misses the budget by more than underflow is therefore refused.
+    # misses the budget is therefore refused.
     cost, cap, wanted, found = lax.stop_gradient((items.cost, items.cap, k, z))
     wanted = jnp.minimum(wanted, row_sum(cost * cap))
     underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + row_sum(cost))

@@ -1,13 +1,13 @@
 """The scalar equation behind the relaxed top-k operators, and its derivative.
 
 With ``w = 1_k`` the isotonic problem of the paper (equation 5) has at most one pooled block, and the whole operator
-reduces to one unknown per row, the value ``gamma`` of that block:
+depends on one unknown per row, the value ``gamma`` of that block:
 
     z_i(gamma) = clip((s_i - gamma) / width(gamma), 0, 1) ** (1 / (p - 1)),        sum_i z_i(gamma) = k,
 
 where ``width(gamma) = lam * phi'(gamma) ** (p - 1)``: ``lam`` for the mask (``phi(x) = x``), and
 ``lam * gamma ** (p - 1)`` for the magnitude operator (``phi(x) = x ** 2 / 2``). Here ``s = x``, or ``s = |x|`` for an
-even ``phi``. The left side decreases in ``gamma``. No sort, no pooling, no n-by-n matrix: a few passes over the data.
+even ``phi``. The sum decreases in ``gamma``, and a few passes over the data find its root, without a sort.
 
 An even ``phi`` with a kink at 0, such as ``|x|``, is continued below 0 with its right-hand slope at 0, so that the
 equation always has a root. If the root is negative, ``gamma`` is 0 and less than ``k`` is selected.
@@ -36,7 +36,7 @@ Method = Literal["auto", "kernel", "loop"]
 
 @functools.cache
 def _has_kink(phi: Nonlinearity) -> bool:
-    # The built-in cases are known. Evaluating `phi` fails in a program traced for devices that are not present.
+    # The built-in cases are known, because `phi` cannot be evaluated while tracing for devices that are not present.
     if phi in (ABS, HALF_SQUARE) or not phi.even:
         return phi == ABS
     with jax.ensure_compile_time_eval():
@@ -44,7 +44,7 @@ def _has_kink(phi: Nonlinearity) -> bool:
 
 
 def _finite(value: Array) -> Array:
-    # So that 0 times an overflowing value is 0, as for `phi'` where nothing is selected.
+    """Returns ``value``, or the largest float where it overflows, so that its product with 0 is 0."""
     return jnp.minimum(value, jnp.finfo(value.dtype).max)
 
 
@@ -57,7 +57,7 @@ class Equation:
       phi: nonlinearity.
       rows: how rows are laid out and reduced.
       zero: which rows have ``lam = 0``; these select all or nothing of an entry.
-      method: whether a kernel that keeps rows on chip solves it, a loop of passes, or whichever suits the device.
+      method: whether a kernel that keeps rows on chip solves the equation, a loop of passes, or what suits the device.
     """
 
     p: float
@@ -73,17 +73,17 @@ class Equation:
 
     @property
     def linear(self) -> bool:
-        """Whether ``phi'`` is 1 wherever something is selected, as for a mask."""
+        """True if ``phi'`` is 1 wherever something is selected, as for a mask."""
         return self.phi in (IDENTITY, ABS)
 
     @property
     def kinked(self) -> bool:
-        """Whether ``phi`` is even and has a kink at 0, at which ``gamma`` may stop."""
+        """True if ``phi`` is even and has a kink at 0, at which ``gamma`` may stop."""
         return _has_kink(self.phi)
 
     @property
     def folded(self) -> bool:
-        """Whether ``phi`` is even and smooth, so that entries equal to 0 are never selected and ``gamma > 0``."""
+        """True if ``phi`` is even and smooth, so that entries equal to 0 are never selected and ``gamma > 0``."""
         return self.phi.even and not self.kinked
 
     def lower(self, dtype: jnp.dtype) -> float:
@@ -165,7 +165,7 @@ class Equation:
 
 
 def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``t = (s - gamma) / width``: at most 0 where an entry is not selected, at least 1 where it is fully selected."""
+    """Returns ``t = (s - gamma) / width``: at most 0 for unselected entries, at least 1 for fully selected ones."""
     if equation.zero == "all":
         value = gamma.hi + gamma.lo
         return choose(s > value, 1.0, choose(jnp.isnan(value), value, 0.0))
@@ -179,9 +179,9 @@ def position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array
 
 
 def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
-    """``1 / width``, finite and positive: 0 / 0 on the threshold, and an absent entry over inf, would be NaN."""
+    """Returns ``1 / width``, finite and positive, so that no position is 0 / 0 or an infinity over infinity."""
     if equation.linear and equation.zero == "none":
-        return 1.0 / lam  # `lam` is such that this is finite
+        return 1.0 / lam  # finite, since `lam` is at least 1e-32
     limits = jnp.finfo(lam.dtype)
     least, rows = float(limits.tiny), equation.rows
     inverse = 1.0 / rows.at_least(equation.width(gamma.hi + gamma.lo, lam), least)
@@ -191,7 +191,7 @@ def inverse_width(gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
 
 
 def partly(t: Array, least: float = 0.0) -> Array:
-    """Returns the active set: entries strictly between unselected and fully selected."""
+    """Returns the active set: entries that are selected in part."""
     return (t > least) & (t < 1)
 
 
@@ -199,11 +199,6 @@ def inner(t: Array, exponent: float) -> Array:
     """Returns ``t ** exponent`` on the active set, 0 off it."""
     active = partly(t)
     return choose(active, power(choose(active, t, 0.5), exponent), 0.0)
-
-
-def profile(t: Array, exponent: float) -> Array:
-    """Returns ``z = clip(t, 0, 1) ** exponent``, the selected share of an entry; 0 where the power underflows."""
-    return choose(t <= least_position(t.dtype, exponent), 0.0, jnp.minimum(power(t, exponent), 1.0))
 
 
 def least_position(dtype: jnp.dtype, exponent: float) -> float:
@@ -214,8 +209,8 @@ def least_position(dtype: jnp.dtype, exponent: float) -> float:
 def active_position(s: Array, gamma: TwoFloat, lam: Array, equation: Equation, *, underflows: bool = False) -> Array:
     """Returns ``t`` on the active set and about 0 off it, so that derivatives of infinite entries are 0 and not NaN.
 
-    With ``underflows``, entries whose selected share underflows to 0 belong to the active set too. Without, a row whose
-    shares are all 0 or 1 in floats has no active entry, and gets the derivative in ``k`` of ``with_slope_in_k``.
+    With ``underflows``, entries whose selected share underflows to 0 belong to the active set too. Otherwise a row of
+    shares that are 0 or 1 in floats has no active entry, and gets its derivative in ``k`` from ``with_slope_in_k``.
     """
     least = 0.0 if underflows else least_position(s.dtype, equation.exponent)
     active = partly(lax.stop_gradient(position(s, gamma, lam, equation)), least)
@@ -252,7 +247,7 @@ def position_jvp(
 def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """Returns ``gain`` times the derivative of ``z`` in the entry, on the active set; finite.
 
-    It is computed as one factor, because those of the single steps from an entry to ``z`` under- and overflow.
+    It is computed as one factor, because the factors of the single steps from an entry to ``z`` under- and overflow.
     """
     share = inner(t, equation.exponent - 1)
     steep = equation.exponent * share * _finite(gain * inverse_width(gamma, lam, equation))
@@ -262,7 +257,9 @@ def steepness(t: Array, gain: Array | float, gamma: TwoFloat, lam: Array, equati
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def selection(s: Array, gamma: TwoFloat, lam: Array, equation: Equation) -> Array:
     """Returns ``z_i(gamma)``, exactly 0, exactly 1 or strictly between, in the shape of ``s``."""
-    return profile(position(s, gamma, lam, equation), equation.exponent)
+    t, exponent = position(s, gamma, lam, equation), equation.exponent
+    # It is 0 also where the power underflows.
+    return choose(t <= least_position(t.dtype, exponent), 0.0, jnp.minimum(power(t, exponent), 1.0))
 
 
 @functools.partial(selection.defjvp, symbolic_zeros=True)
@@ -277,5 +274,6 @@ def _selection_jvp(equation, primals, tangents):
 
 
 def dense(tangent: Array | SymbolicZero, primal: Array) -> Array:
-    """Returns the tangent of ``primal`` as an array, also if it is symbolically 0."""
+    """Returns the tangent of ``primal`` as an array, even if it is symbolically 0."""
+
     return jnp.zeros_like(primal) if isinstance(tangent, SymbolicZero) else tangent

@@ -1,6 +1,7 @@
 """Relaxed top-k in magnitude, or of any other ``phi`` whose slope varies, in the layout of the solvers."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,8 @@ def _kept(
 
     A partly kept entry is ``y = z * phi'(gamma)``, with the sign of ``x`` if ``phi`` is even. Debiasing, for
     ``half_square`` only, adds ``lam * y ** (p - 1) = |x| - gamma``, so that ``y = |x| - (1 - z) * gamma``. ``z`` is a
-    constant to differentiation, since its derivative is formed here from ``x``, ``gamma`` and ``lam``. The derivative
-    of an entry that is 0 is that of a share ``at_zero`` of it, where that is positive (``share_at_zero``).
+    constant to differentiation, since its derivative is formed here from ``x``, ``gamma`` and ``lam``. An entry that is
+    0 has the derivative of its share ``at_zero``, if that is positive (``share_at_zero``).
     """
     slope = equation.slope(gamma.hi + gamma.lo)
     if debias and equation.zero != "all":
@@ -77,8 +78,8 @@ def keep(
         if equation.phi == HALF_SQUARE and equation.zero != "none":
             # At lam = 0 infinite entries are kept unchanged, and a 0 needs the derivative of `x`, since its sign is 0.
             # For other entries `full` equals `x` and also has the derivative in `lam`.
-            as_it_is = (lam == 0) & ((x == 0) | ~jnp.isfinite(x))
-            full = x if equation.zero == "all" else choose(as_it_is, x, full)
+            unchanged = (lam == 0) & ((x == 0) | ~jnp.isfinite(x))
+            full = x if equation.zero == "all" else choose(unchanged, x, full)
     return _kept(x, z, full, gamma, lam, at_zero, equation, debias)
 
 
@@ -94,7 +95,7 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
     ``c`` if that is smaller, which happens for ``left < 1``; it is exact for ``m = 1``. At ``lam = 0`` the order of the
     zeros decides which are kept, and the multiple is 0 unless all are kept.
 
-    Args are one value per row; ``available`` counts the entries that take part, ``nonzero`` those of them not 0.
+    Arguments have one value per row: ``available`` counts the entries that take part, ``nonzero`` those that are not 0.
     """
     nonzero, available = nonzero.astype(k.dtype), available.astype(k.dtype)
     left, zeros = k - nonzero, jnp.maximum(available - nonzero, 1.0)
@@ -108,22 +109,19 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
 
 
 def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``.
-
-    For an entry selected in full, ``gamma`` moves with ``z``. For the first entry, where ``z`` is 0, it plays no part.
-    """
+    """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``; ``gamma`` moves too unless ``z`` is 0 (``first``)."""
     v = before_slope(s, jnp.ones_like(s), lam, equation)
     return choose(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
 
 
 def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Returns that of ``y = s - (1 - z) * gamma``; for ``p < 2`` the first entry has that of ``gain``, not infinity."""
+    """Returns the derivative of ``y = s - (1 - z) * gamma`` in ``z``; where it is infinite, that of ``gain``."""
     v = before_slope(s, jnp.ones_like(s), lam, equation)
-    begins = (1.0 + lam) * s if equation.p == 2 else s
-    return choose(first, begins, equation.slope(v))
+    at_first = (1.0 + lam) * s if equation.p == 2 else s
+    return choose(first, at_first, equation.slope(v))
 
 
-# Reverse mode multiplies cotangents by the unit; they must not underflow either.
+# Reverse mode multiplies cotangents by the unit, and these must not underflow either.
 _LEAST_UNIT = 2.0**-80
 # Scaled entries are at most this large, so that sums and products of a few of them do not overflow.
 _LARGEST = 2.0**100
@@ -136,13 +134,11 @@ _WIDEST_OF_SQUARES = 2.0**25
 def in_units(
     entries: tuple[Array, ...], lam: Array, equation: Equation, *, squared: bool = False
 ) -> tuple[tuple[Array, ...], Array, Array]:
-    """Returns entries divided by a unit, the ``lam`` that belongs to them, and the unit: a power of two per row.
+    """Returns entries divided by a unit, ``lam`` in that unit, and the unit: a power of two per row.
 
-    The unit is such that the width does not underflow.
-
-    For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any unit. If entries or widths are small,
-    the unit puts 1 about midway, on a logarithmic scale, between the largest entry and its width. Other ``phi`` have no
-    such invariance and are left as they are.
+    In this unit widths do not underflow. For ``half_square``, ``y(a x; a ** (2 - p) lam) = a y(x; lam)`` permits any
+    unit. If entries or widths are small, the unit puts 1 about midway, on a logarithmic scale, between the largest
+    entry and its width. Other ``phi`` are not invariant, and their entries are left as they are.
     """
     if equation.phi != HALF_SQUARE or equation.zero == "all":
         return entries, lam, jnp.ones_like(lam)
@@ -175,10 +171,10 @@ def magnitude_from(
 
 
 def _without_negligible(selected: Selected, k: Array, lam: Array, equation: Equation) -> Selected:
-    """Moves the threshold to the largest unselected entry, in rows that can select ``k`` entries in full.
+    """Returns the selection with the largest unselected entry as threshold, in rows that keep ``k`` entries in full.
 
-    Every threshold from there up to one width below the selected entries solves the equation. A lower one selects
-    shares of the others that are negligible in the sum over ``z``, but not after debiasing.
+    Every threshold from there up to one width below the selected entries solves the equation. A lower threshold selects
+    shares of other entries that are negligible in the sum over ``z``, but not after debiasing.
     """
     rows = rows_without_derivative(equation.rows)
     pairs = lax.stop_gradient(tuple(zip(selected.keys, selected.z, strict=True)))
@@ -191,13 +187,7 @@ def _without_negligible(selected: Selected, k: Array, lam: Array, equation: Equa
 
 
 def magnitude_of(
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    equation: Equation,
-    *,
-    debias: bool,
-    where: tuple[Array, ...] | None = None,
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, debias: bool, where: Any = None
 ) -> tuple[Array, ...]:
     """Returns the operator of entries laid out as ``equation.rows`` says."""
     given = entries

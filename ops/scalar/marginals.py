@@ -4,12 +4,12 @@
     sum_j T_ij = k_i,        sum_i T_ij <= b_j,        v_j >= 0, and 0 where the column is below its limit.
 
 The plan ``T`` maximises ``<x, T> - lam / p * ||T||_p^p`` under these constraints. The potentials ``u`` and ``v``
-minimise the dual, which is convex, and nearly piecewise linear for a small ``lam``. If scores tie, Newton steps that
-use only the partly selected entries then fail. The solver therefore starts with an interior-point method (Mehrotra
-1992), which keeps all entries between 0 and 1 and takes 5 to 30 iterations on any problem. From its potentials,
-Newton's method on the equations themselves, which have kinks, takes one to three iterations. After each Newton step the
-scalar equations of all columns and then of all rows are solved (block-coordinate ascent of the dual). Rows come last,
-so that each selects ``k`` up to rounding.
+minimise the dual, which is convex, and nearly piecewise linear for a small ``lam``. If scores tie, Newton's method then
+fails, because only partly selected entries have a slope. The solver therefore starts with an interior-point method
+(Mehrotra 1992), which keeps all entries between 0 and 1 and takes 5 to 30 iterations on any problem. From its
+potentials, Newton's method takes one to three iterations. After each of its steps the scalar equations of all columns
+and then of all rows are solved (block-coordinate ascent of the dual). Rows come last, so that each selects ``k`` up to
+rounding.
 
 Arrays are ``(matrices, m, n)``; ``u`` and ``k`` are ``(matrices, m, 1)``, ``v`` and ``b`` ``(matrices, 1, n)``, ``lam``
 ``(matrices, 1, 1)``.
@@ -28,7 +28,7 @@ from .arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, s
 from .equation import Equation
 from .threshold import threshold
 
-# The interior-point method stops at complementarity products of this many roundings of `lam`.
+# The interior-point method stops once the complementarity products are this number of roundings of `lam`.
 _COMPLEMENTARITY, _INTERIOR_ITERATIONS = 10.0, 100
 # The damping of Newton's matrix as a share of the residual, and the step lengths that are tried.
 _DAMPING, _STEP_LENGTHS = 0.01, (0.05, 0.3, 1.0)
@@ -77,8 +77,8 @@ def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, .
     """Returns the position of partly selected entries (1 elsewhere), which entries these are, and the plan."""
     t = _reduced_scores(x, at) / lam
     part = (t > 0) & (t < 1)
-    some = choose(part, t, 1.0)
-    return some, part, choose(part, power(some, dual_exponent(p)), (t >= 1).astype(t.dtype))
+    inner = choose(part, t, 1.0)
+    return inner, part, choose(part, power(inner, dual_exponent(p)), (t >= 1).astype(t.dtype))
 
 
 def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
@@ -88,10 +88,6 @@ def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p:
     moved = TwoFloat(*(value.reshape(total.shape) for value in found))
     hi, lo = two_sum(potential.hi, moved.hi)
     return two_sum(hi, lo + (potential.lo + moved.lo))
-
-
-def _solve_rows(at: Potentials, problem: Problem, p: float) -> TwoFloat:
-    return _moved_potential(at.u, _reduced_scores(problem.x, at), problem.k, problem.lam, p)
 
 
 def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
@@ -107,7 +103,7 @@ def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
 
 
 def _violation(at: Potentials, problem: Problem, p: float) -> Array:
-    """Returns the largest violation: of the sum of a row, of the limit of a column, or of a binding limit."""
+    """Returns the largest violation of the sum of a row, of the limit of a column, or of a binding limit."""
     _, _, taken = _selection(problem.x, at, problem.lam, p)
     over = _column_sums(taken) - problem.b
     columns = choose(at.v.hi > 0, jnp.abs(over), jnp.maximum(over, 0.0))
@@ -118,7 +114,7 @@ def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], t
     """Returns a solver of ``(diag(w 1 + rows), w; w^T, diag(w^T 1 + columns)) (u; v) = (a; b)``.
 
     It eliminates the larger of ``u`` and ``v``. The Schur complement is summed without differences: its diagonal may be
-    far below the eliminated terms, and it alone determines the direction in which ``u`` rises and ``v`` falls.
+    far below the eliminated terms, and alone determines how far ``u`` rises while ``v`` falls.
     """
     if w.shape[1] > w.shape[2]:
         solve_transposed = _system(_transposed(w), _transposed(columns), _transposed(rows))
@@ -141,7 +137,10 @@ def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], t
 
 
 class _Interior(NamedTuple):
-    """Potentials, positive quantities ``room`` and their multipliers ``price``, whose products tend to 0 together."""
+    """The state of the interior-point method: potentials, positive quantities ``room``, and their multipliers.
+
+    The products of ``room`` and ``price`` tend to 0 together.
+    """
 
     at: Potentials
     room: tuple[Array, ...]  # the plan, 1 minus the plan, and the slack of columns
@@ -153,34 +152,34 @@ class _Interior(NamedTuple):
 def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple[Potentials, Array]:
     """Returns potentials near the solution, and the number of iterations; ``size`` is that of differences of scores."""
     x, k, b, lam = problem
-    here = x > -jnp.inf
+    present = x > -jnp.inf
     m, n = x.shape[1:]
     b = jnp.minimum(b, m + 1.0)
     small = jnp.finfo(x.dtype).eps ** 0.5 * jnp.maximum(_largest(k), 1.0)
 
     def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
-        entries = choose(here, room[0], 0.0)
+        entries = choose(present, room[0], 0.0)
         return _row_sums(entries) - k, _column_sums(entries) - b
 
     def gap(state: _Interior) -> Array:
         products = (_total(a * c) for a, c in zip(state.room, state.price, strict=True))
         return functools.reduce(jnp.add, products) / (2 * m * n + n)
 
-    def missed(state: _Interior) -> Array:
+    def infeasibility(state: _Interior) -> Array:
         rows, columns = excess(state.room)
         return jnp.maximum(_largest(jnp.abs(rows)), _largest(jnp.abs(columns + state.room[2])))
 
     def advance(state: _Interior) -> _Interior:
         (taken, left, slack), (z, w, v) = state.room, state.price
-        (rows, columns), apart = excess(state.room), choose(here, _reduced_scores(x, state.at), 0.0)
-        bends = lam * (p - 1.0) * power(taken, p - 2.0)
-        weights = choose(here, 1.0 / (bends + z / taken + w / left), 0.0)
+        (rows, columns), reduced = excess(state.room), choose(present, _reduced_scores(x, state.at), 0.0)
+        curvature = lam * (p - 1.0) * power(taken, p - 2.0)
+        weights = choose(present, 1.0 / (curvature + z / taken + w / left), 0.0)
         solve = _system(weights, jnp.zeros_like(k), slack / v)
 
         def step(aims: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
             """Returns Newton's step of ``u``, ``room`` and ``price`` towards complementarity products ``aims``."""
             lower, upper, below = aims[0] / taken, aims[1] / left, aims[2] / v
-            flow = weights * (apart - lam * power(taken, p - 1.0) + lower - upper)
+            flow = weights * (reduced - lam * power(taken, p - 1.0) + lower - upper)
             moved, du, dv = flow, jnp.zeros_like(k), jnp.zeros_like(b)
             for _ in range(2):  # the second solve removes the rounding errors of the first
                 more = solve(_row_sums(moved) + rows, _column_sums(moved) + columns + below - slack / v * dv)
@@ -191,7 +190,7 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
         def after(
             du: Array, rooms: tuple[Array, ...], prices: tuple[Array, ...], share: Array
         ) -> tuple[_Interior, Array]:
-            """Returns the state after a step of at most this ``share`` of the length at which a quantity becomes 0."""
+            """Returns the state after a step, and its length: at most ``share`` of that at which a quantity is 0."""
             pairs = zip((*state.room, *state.price), (*rooms, *prices), strict=True)
             fastest = functools.reduce(jnp.maximum, [_largest(-d / a) for a, d in pairs], jnp.ones_like(lam))
             length = jnp.minimum(1.0, share / fastest)
@@ -200,26 +199,26 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
             z, w = (a + length * d for a, d in zip(state.price[:2], prices[:2], strict=True))
             return state._replace(at=at, room=room, price=(z, w, at.v.hi)), length
 
-        here_now = gap(state)
-        nowhere = jnp.zeros_like(lam)
-        guessed = step((nowhere, nowhere, nowhere))
-        reached = gap(after(*guessed, nowhere + 1.0)[0]) / here_now
-        bent = (a * c for a, c in zip(guessed[1], guessed[2], strict=True))
-        aims = tuple(here_now * reached**3 - product for product in bent)
+        # Mehrotra's predictor aims at products of 0; the corrector takes its second-order error into account.
+        current, zero = gap(state), jnp.zeros_like(lam)
+        predicted = step((zero, zero, zero))
+        reached = gap(after(*predicted, zero + 1.0)[0]) / current
+        errors = (a * c for a, c in zip(predicted[1], predicted[2], strict=True))
+        aims = tuple(current * reached**3 - error for error in errors)
         new, length = after(*step(aims), jnp.maximum(0.9, 1.0 - 0.1 * reached))
 
         # If no plan exists, steps become ever shorter. Once rounding dominates, the marginals become worse.
-        off, left_over = missed(new), gap(new)
-        worse = (off > 1.5 * missed(state)) & (off > small)
+        off, left_over = infeasibility(new), gap(new)
+        worse = (off > 1.5 * infeasibility(state)) & (off > small)
         lost = worse | (length < 1e-4) | ~jnp.isfinite(left_over + _total(new.at.u.hi) + _total(new.at.v.hi))
-        there = (left_over <= _COMPLEMENTARITY * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
+        solved = (left_over <= _COMPLEMENTARITY * jnp.finfo(x.dtype).eps * lam) & (off <= 4.0 * small)
         count = state.iterations + 1
-        new = new._replace(done=lost | there | (count >= max_iter), iterations=count)
+        new = new._replace(done=lost | solved | (count >= max_iter), iterations=count)
         kept = jax.tree.map(functools.partial(choose, state.done | lost), state, new)
         return kept._replace(done=state.done | new.done, iterations=choose(state.done, state.iterations, count))
 
-    available = jnp.maximum(_row_sums(here.astype(x.dtype)), 1.0)
-    taken = choose(here, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
+    available = jnp.maximum(_row_sums(present.astype(x.dtype)), 1.0)
+    taken = choose(present, jnp.clip(k, 0.1, available - 0.1) / available, 0.5)
     slack = jnp.maximum(-excess((taken, taken, b))[1], 0.1)
     best = jnp.max(x, axis=2, keepdims=True)
     mu = size * _largest(taken)
@@ -233,14 +232,17 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     return final.at._replace(v=select(held, final.at.v, TwoFloat(zero, zero))), final.iterations
 
 
-def _slopes(some: Array, part: Array, lam: Array, p: float) -> Array:
+def _slopes(inner: Array, part: Array, lam: Array, p: float) -> Array:
     """Returns the derivatives of the entries of the plan in their scores."""
     exponent = dual_exponent(p)
-    return choose(part, exponent * power(some, exponent - 1) / lam, 0.0)
+    return choose(part, exponent * power(inner, exponent - 1) / lam, 0.0)
 
 
 class _State(NamedTuple):
-    """Potentials, the largest violation of a marginal, and iterations; the latter ones ``(matrices, 1, 1)``."""
+    """The state of Newton's method: potentials, the largest violation of a marginal, and iterations.
+
+    The last three have the shape ``(matrices, 1, 1)``.
+    """
 
     at: Potentials
     off: Array
@@ -257,32 +259,33 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> _St
 
     def newton(at: Potentials) -> Potentials:
         """Returns the best of the steps tried, or the point itself if none lowers the violation."""
-        some, part, taken = _selection(x, at, lam, p)
+        inner, part, taken = _selection(x, at, lam, p)
         excess = _column_sums(taken) - b
         tight = (at.v.hi > 0) | (excess > 0)
-        slopes, off = _slopes(some, part, lam, p), _violation(at, problem, p)
+        slopes, off = _slopes(inner, part, lam, p), _violation(at, problem, p)
         held, damping = choose(tight, slopes, 0.0), _DAMPING * jnp.minimum(off, 1.0)
         rows = _row_sums(slopes - held) + damping * _row_sums(slopes)
         du, dv = _system(held, rows, damping * _column_sums(held))(_row_sums(taken) - k, choose(tight, excess, 0.0))
         best = at
         for length in _STEP_LENGTHS:
             v = shift(at.v, length * dv)
-            there = Potentials(shift(at.u, length * du), TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
-            less = _violation(there, problem, p)
-            best = jax.tree.map(functools.partial(choose, less < off), there, best)
-            off = jnp.minimum(less, off)
+            tried = Potentials(shift(at.u, length * du), TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
+            violation = _violation(tried, problem, p)
+            best = jax.tree.map(functools.partial(choose, violation < off), tried, best)
+            off = jnp.minimum(violation, off)
         return best
 
     def advance(state: _State) -> _State:
         at = newton(state.at)
         at = at._replace(v=_solve_columns(at, problem, p))
-        at = at._replace(u=_solve_rows(at, problem, p))
+        at = at._replace(u=_moved_potential(at.u, _reduced_scores(x, at), k, lam, p))
+
         off, count = _violation(at, problem, p), state.iterations + 1
         new = _State(at, off, (off <= tolerance) | jnp.isnan(off) | (count >= max_iter), count)
         return jax.tree.map(functools.partial(choose, state.done), state, new)
 
-    missing = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2), keepdims=True)
-    initial = _State(start, choose(missing, jnp.nan, jnp.full_like(lam, jnp.inf)), missing, iterations)
+    lost = jnp.any(jnp.isnan(x) | (x == jnp.inf), axis=(1, 2), keepdims=True)
+    initial = _State(start, choose(lost, jnp.nan, jnp.full_like(lam, jnp.inf)), lost, iterations)
     return lax.while_loop(lambda state: jnp.any(~state.done), advance, varying_as(initial, (problem, iterations)))
 
 
@@ -294,7 +297,7 @@ def _with_derivatives(problem: Problem, potentials: Potentials, p: float) -> Pot
 
 @_with_derivatives.defjvp
 def _with_derivatives_jvp(p, primals, tangents):
-    """Implicit function theorem on the equations of all rows and columns: the second derivative of the dual, solved.
+    """Applies the implicit function theorem to the equations of all rows and columns, whose Jacobian is symmetric.
 
     With ``w`` the slopes of the plan, ``D`` their sums over rows and ``C`` over columns at their limit, eliminating
     ``v`` leaves ``D - w C^-1 w^T``, scaled here by ``D^-1/2`` so that its diagonal is about 1. It is positive
@@ -303,8 +306,8 @@ def _with_derivatives_jvp(p, primals, tangents):
     problem, given = primals
     moved = tangents[0]
     potentials = _with_derivatives(problem, given, p)
-    some, part = _position(problem, potentials)
-    slopes = _slopes(some, part, problem.lam, p)
+    inner, part = _position(problem, potentials)
+    slopes = _slopes(inner, part, problem.lam, p)
     rows, columns = _row_sums(slopes), _column_sums(slopes)
     moving, tight = rows > 0, (lax.stop_gradient(potentials.v.hi) > 0) & (columns > 0)
     scale = choose(moving, lax.rsqrt(choose(moving, rows, 1.0)), 0.0)
@@ -313,7 +316,7 @@ def _with_derivatives_jvp(p, primals, tangents):
     def matrix(y: Array) -> Array:
         return y - scale * _row_sums(slopes * (inverse * _column_sums(slopes * (scale * y))))
 
-    flow = slopes * choose(part, moved.x - some * moved.lam, 0.0)
+    flow = slopes * choose(part, moved.x - inner * moved.lam, 0.0)
     columns = inverse * (_column_sums(flow) - moved.b)
     right = scale * (_row_sums(flow) - moved.k - _row_sums(slopes * columns))
     eps = float(jnp.finfo(right.dtype).eps)
@@ -332,20 +335,20 @@ def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
     """Returns the differentiable position of partly selected entries (1 elsewhere), and which entries these are."""
     x, lam = problem.x, problem.lam
     fixed, at = lax.stop_gradient((problem, potentials))
-    apart = _reduced_scores(fixed.x, at)
-    part = (apart > 0) & (apart < fixed.lam)
+    reduced = _reduced_scores(fixed.x, at)
+    part = (reduced > 0) & (reduced < fixed.lam)
     # These differences are 0 and carry the derivative.
     moved = choose(part, x - fixed.x, 0.0) - (potentials.u.lo - at.u.lo) - (potentials.v.lo - at.v.lo)
-    return choose(part, ratio(choose(part, apart + moved, fixed.lam), lam), 1.0), part
+    return choose(part, ratio(choose(part, reduced + moved, fixed.lam), lam), 1.0), part
 
 
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Array, Array]:
     """Returns the plan, and per matrix ``(matrices, 1)`` the iterations and the largest violation of a marginal."""
     found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
     potentials = _with_derivatives(problem, found.at, p)
-    some, part = _position(problem, potentials)
-    keeps_everything = (lax.stop_gradient(_reduced_scores(problem.x, found.at)) > 0).astype(some.dtype)
-    plan = choose(part, power(some, dual_exponent(p)), keeps_everything)
+    inner, part = _position(problem, potentials)
+    zero_or_one = (lax.stop_gradient(_reduced_scores(problem.x, found.at)) > 0).astype(inner.dtype)
+    plan = choose(part, power(inner, dual_exponent(p)), zero_or_one)
     return choose(jnp.isnan(found.off), jnp.nan, plan), found.iterations[:, 0], found.off[:, 0]
 
 
@@ -354,14 +357,14 @@ def conjugate_gradients(
 ) -> Array:
     """Returns the solution of ``matrix(y) = rhs`` for each of a batch of symmetric positive semidefinite matrices.
 
-    ``jax.scipy.sparse.linalg.cg`` would measure one residual over the whole batch.
+    Each system has its own residual, while ``jax.scipy.sparse.linalg.cg`` would measure one over the whole batch.
 
     Args:
       matrix: the linear map, from and to arrays shaped like ``rhs``.
       rhs: right-hand sides, one system for each index of the first axis, orthogonal to the null space.
       iterations: the most iterations.
-      tolerance: a system stops once the norm of its residual is at most this times the norm of its ``rhs``.
-      min_curvature: a system stops at a search direction whose curvature, per squared length, is at most this; such a
+      tolerance: the norm of the residual at which a system stops, relative to that of its ``rhs``.
+      min_curvature: the curvature per squared length of a search direction at which a system stops, because the
         direction lies in the null space up to rounding.
     """
 

@@ -1,9 +1,9 @@
 """The selection that all operators are built on, and the relaxed top-k mask, in the layout of the solvers.
 
-At ``lam = 0`` entries are selected in full or not at all, and ties are broken by index. Where no entry of a row is
+At ``lam = 0`` entries are selected in full or not at all, and ties are broken by index. If no entry of a row is
 selected in part, the operators have two one-sided derivatives in ``k``: a larger ``k`` begins to select the next entry,
-and a smaller one takes from the last one selected. They are given the derivative from the left, and at ``k = 0``, which
-is the smallest ``k``, that from the right (``with_slope_in_k``).
+and a smaller ``k`` takes from the last one selected. ``with_slope_in_k`` gives them the left derivative, and at
+``k = 0``, where there is none, the right one.
 """
 
 import functools
@@ -16,19 +16,19 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..interface import varying_as
-from .arithmetic import TwoFloat, choose
+from .arithmetic import TwoFloat, choose, select
 from .equation import Equation, broadcast_where, dense, selection
 from .rows import Rows, rows_without_derivative
-from .threshold import Given, pooled_value, remainder
+from .threshold import Given, remainder, threshold
 
 
 class Selected(NamedTuple):
-    """A selection.
+    """The selection of every entry, and the threshold that decides it.
 
     Attributes:
       keys: the values by which the entries compete.
       gamma: the threshold of every row.
-      z: how much of an entry is selected, in [0, 1]. Only entries selected in part have a derivative in ``k``.
+      z: the share of an entry that is selected, in [0, 1]; it has a derivative in ``k`` only strictly in between.
     """
 
     keys: tuple[Array, ...]
@@ -46,7 +46,7 @@ def select_topk(
 ) -> Selected:
     """Returns the selection by the scalar equation; at ``lam = 0`` the ``k`` largest entries, ties broken by index.
 
-    For a fractional ``k`` and ``lam = 0`` the last one selected gets the remainder. Entries with ``where`` false, and
+    At ``lam = 0`` the last entry selected gets the remainder of a fractional ``k``. Entries with ``where`` false, and
     ``-inf`` for an increasing ``phi``, are never selected. A NaN makes its row NaN. ``given`` holds the arrays that
     ``entries`` were computed from, if these are not the operator's own arguments.
     """
@@ -55,7 +55,10 @@ def select_topk(
     if where is not None:
         keys = tuple(choose(present, s, -jnp.inf) for present, s in zip(where, keys, strict=True))
     seen, amount = (keys, k) if equation.zero != "all" else lax.stop_gradient((keys, k))
-    gamma = pooled_value(seen, amount, lam, equation, given)
+    gamma = threshold(seen, amount, lam, equation, given)
+    if equation.kinked:  # the value of the pooled block stops at 0
+        zero = jnp.zeros_like(k)
+        gamma = select(gamma.hi < 0, TwoFloat(zero, zero), gamma)
     z = tuple(selection(s, gamma, lam, equation) for s in seen)
     if equation.zero != "none":
         tied = tied_selection(seen, gamma, amount, lam, equation.rows)
@@ -64,10 +67,7 @@ def select_topk(
 
 
 def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) -> tuple[Array, ...]:
-    """Returns the selection at ``lam = 0``: 1 for the ``k`` largest entries, 0 for the others.
-
-    Ties and fractional ``k`` as in ``select_topk``; without a derivative.
-    """
+    """Returns the selection at ``lam = 0``: 1 for the ``k`` largest entries, 0 for the others; without a derivative."""
     return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
 
 
@@ -88,17 +88,9 @@ def mask_from(
 
 
 def mask_of(
-    entries: tuple[Array, ...],
-    k: Array,
-    lam: Array,
-    equation: Equation,
-    *,
-    where: tuple[Array, ...] | None = None,
+    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, where: tuple[Array, ...] | None = None
 ) -> tuple[Array, ...]:
-    """Returns the mask of entries laid out as ``equation.rows`` says.
-
-    With ``phi = abs`` entries are selected by magnitude, and the mask has their signs.
-    """
+    """Returns the mask of entries laid out as ``equation.rows`` says; with ``phi = abs`` it has their signs."""
     return mask_from(select_topk(entries, k, lam, equation, where), entries, k, lam, equation)
 
 
@@ -106,7 +98,7 @@ def mask_of(
 def anywhere(condition: Array) -> Array:
     """Returns whether a condition holds at any entry: one boolean, even for a whole batch under ``vmap``.
 
-    ``lax.cond`` on it still runs one branch under ``vmap``; with a boolean per batch member it would run both.
+    ``lax.cond`` on one boolean runs a single branch under ``vmap``; on a boolean per batch member it would run both.
     """
     return jnp.any(condition)
 
@@ -122,11 +114,9 @@ def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
     offset, found = jnp.int32(0), []
     sizes = [s.shape[-1] if rows.axis == -1 else s.size for s in entries]
     for s, size in zip(entries, sizes, strict=True):
-        if rows.axis == -1:
-            index = lax.broadcasted_iota(jnp.int32, s.shape, s.ndim - 1)
-        else:
-            index = lax.iota(jnp.int32, size).reshape(s.shape)
-        found.append(index + offset + shard * sum(sizes))
+        by_row = rows.axis == -1
+        index = lax.broadcasted_iota(jnp.int32, s.shape, s.ndim - 1) if by_row else lax.iota(jnp.int32, size)
+        found.append(index.reshape(s.shape) + offset + shard * sum(sizes))
         offset = offset + size
     return tuple(found)
 
@@ -145,17 +135,16 @@ def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows
         enough = below.astype(quota.dtype) >= quota
         return choose(enough, low, mid), choose(enough, mid, high)
 
-    wanted = quota > 0
     low = varying_as(jnp.zeros(quota.shape, jnp.int32), quota)
-    high = choose(wanted, jnp.int32(bound), 0)
+    high = choose(quota > 0, jnp.int32(bound), 0)
     return lax.while_loop(unfinished, halve, (low, high))[1]
 
 
 def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: Array, rows: Rows) -> tuple[Array, ...]:
-    """Returns how much is selected of the entries that equal the threshold ``gamma``, in rows with ``lam = 0``.
+    """Returns the selected shares of entries that equal the threshold ``gamma``, in rows with ``lam = 0``.
 
-    The first of them get 1 until ``k`` is used up; for a fractional ``k`` the last one gets the remainder. All other
-    entries, and all other rows, get 0. Not differentiable.
+    The first of these entries get 1 until ``k`` is used up; the last one gets the remainder of a fractional ``k``. All
+    other entries, and all other rows, get 0. Not differentiable.
     """
     entries, value, k = lax.stop_gradient((entries, gamma.hi, k))
     bound = max(1, sum(s.shape[-1] if rows.axis == -1 else s.size for s in entries))
@@ -207,9 +196,9 @@ def with_slope_in_k(
 ) -> tuple[Array, ...]:
     """Returns ``y``, with a derivative in ``k`` in rows that select all or nothing of every entry.
 
-    Other rows, with a ``z`` strictly between 0 and 1, keep the derivative of ``y``. ``signs`` are those that the
-    operator gives to its values. ``gain`` returns the derivative of ``|y|`` in ``z``, from the key and ``lam``, for an
-    entry that is selected in full, or not at all if the second argument is true.
+    Rows with a ``z`` strictly between 0 and 1 keep the derivative of ``y``. ``signs`` are those that the operator gives
+    to its values. ``gain`` returns the derivative of ``|y|`` in ``z`` from the key and ``lam``: for an entry that is
+    selected in full, or, if its second argument is true, not at all.
     """
     return y
 

@@ -1,9 +1,9 @@
 """Thresholds of all prefixes of a row at once, for ``p = 2``, in O(n log^2 n) time and O(n log n) memory.
 
-A prefix is divided into blocks as its length is in binary: 13 = 8 + 4 + 1. Each block begins at a multiple of its size,
-so it belongs to many prefixes, and holds nothing that comes after any of them: later entries change no bit of a result.
-The blocks of each size are sorted once. A pass over the data is then a few binary searches for each prefix, because
-with ``p = 2`` the entries selected in part count by their number and their sum alone.
+A prefix is divided into blocks as its length is into powers of two: 13 = 8 + 4 + 1. Each block begins at a multiple of
+its size, so that many prefixes share it, and contains no entry after the end of any of these prefixes: later entries
+change no bit of a result. The blocks of each size are sorted once. A pass over the data then takes a few binary
+searches for each prefix, because with ``p = 2`` only the number and the sum of entries selected in part matter.
 
 Shapes: a row has ``n`` entries and as many prefixes; blocks come in arrays ``(sizes, n)``, a row for each power of two.
 """
@@ -28,9 +28,9 @@ class Blocks(NamedTuple):
     """The entries of a row, sorted within the blocks of each size.
 
     Attributes:
-      keys: the entries, ascending.
+      keys: the entries, in ascending order.
       order: their places in the row, int32.
-      sums: of the finite ones up to each, within its block.
+      sums: the sum of the finite entries of the block up to each.
     """
 
     keys: Array
@@ -44,7 +44,7 @@ def _add(a: TwoFloat, b: TwoFloat) -> TwoFloat:
 
 
 def _running(add: Callable[..., Any], values: Any, size: Array) -> Any:
-    """Returns sums of values up to each, within blocks of ``size``; ``add`` adds two, which are pytrees of arrays."""
+    """Returns cumulative sums of the arrays ``values`` within blocks of ``size``; ``add`` adds two of their trees."""
 
     def combine(a: tuple[Array, Any], b: tuple[Array, Any]) -> tuple[Array, Any]:
         first, sums = b
@@ -71,11 +71,13 @@ def _sorted(x: Array) -> Blocks:
 
 
 class _Ranks(NamedTuple):
-    """How many entries of each block of a prefix are not selected, and how many are not fully selected; both 0 for
-    blocks that the prefix does not have, and where the blocks begin."""
+    """The numbers of unselected and not fully selected entries in each block of a prefix, and the block's start.
 
-    none: Array
-    partly: Array
+    Both numbers are 0 for blocks that the prefix does not have.
+    """
+
+    unselected: Array
+    not_full: Array
     start: Array
 
 
@@ -83,41 +85,41 @@ def _ranked(blocks: Blocks, gamma: TwoFloat, lam: Array) -> _Ranks:
     sizes, n = blocks.keys.shape
     length, size = lax.iota(jnp.int32, n)[None] + 1, _sizes(n)[:, None]
     gamma, lam = jax.tree.map(lambda of_prefix: of_prefix[None], (gamma, lam))
-    has = length & size > 0
+    has_block = length & size > 0
     start = length // size * size - size
 
     def count(below: Callable[[Array], Array]) -> Array:
-        def look(step: Array, rank: Array) -> Array:
+        def search_step(step: Array, rank: Array) -> Array:
             further = rank + (1 << (sizes - 1 - step))
-            at = jnp.clip(start + further - 1, 0, n - 1)
-            key = jnp.take_along_axis(blocks.keys, at, axis=1, mode="promise_in_bounds")
+            place = jnp.clip(start + further - 1, 0, n - 1)
+            key = jnp.take_along_axis(blocks.keys, place, axis=1, mode="promise_in_bounds")
             return choose((further <= size) & below(position(key, gamma, lam, _EQUATION)), further, rank)
 
-        found = lax.fori_loop(0, sizes, look, jnp.zeros((sizes, n), jnp.int32))
-        return choose(has, found, 0)
+        found = lax.fori_loop(0, sizes, search_step, jnp.zeros((sizes, n), jnp.int32))
+        return choose(has_block, found, 0)
 
     return _Ranks(count(lambda t: t <= 0), count(lambda t: t < 1), start)
 
 
 def _between(sums: Array, ranks: _Ranks) -> tuple[Array, Array]:
-    """Returns the sums of each block up to the entries selected in part, and up to those fully selected."""
+    """Returns the sums of each block before its entries selected in part, and before those fully selected."""
 
     def up_to(rank: Array) -> Array:
-        at = jnp.maximum(ranks.start + rank - 1, 0)
-        return choose(rank > 0, jnp.take_along_axis(sums, at, axis=1, mode="promise_in_bounds"), 0.0)
+        place = jnp.maximum(ranks.start + rank - 1, 0)
+        return choose(rank > 0, jnp.take_along_axis(sums, place, axis=1, mode="promise_in_bounds"), 0.0)
 
-    return up_to(ranks.none), up_to(ranks.partly)
+    return up_to(ranks.unselected), up_to(ranks.not_full)
 
 
 def _partial(blocks: Blocks, ranks: _Ranks, gamma: TwoFloat, lam: Array) -> tuple[Array, Array]:
     """Returns the number of entries selected in part, and the sum of their shares."""
-    number = (ranks.partly - ranks.none).sum(axis=0, dtype=jnp.int32)
+    number = (ranks.not_full - ranks.unselected).sum(axis=0, dtype=jnp.int32)
     ends = (_between(part, ranks) for part in blocks.sums)
     low, high = (TwoFloat(*pair) for pair in zip(*ends, strict=True))
-    of_blocks = _add(high, TwoFloat(-low.hi, -low.lo))
-    nothing = jnp.zeros_like(gamma.hi)
-    total, _ = lax.scan(lambda sofar, one: (_add(sofar, one), None), TwoFloat(nothing, nothing), of_blocks)
-    count = number.astype(nothing.dtype)
+    block_sums = _add(high, TwoFloat(-low.hi, -low.lo))
+    zero = jnp.zeros_like(gamma.hi)
+    total, _ = lax.scan(lambda sofar, one: (_add(sofar, one), None), TwoFloat(zero, zero), block_sums)
+    count = number.astype(zero.dtype)
     below = two_product(count, gamma.hi)
     rest = _add(total, TwoFloat(-below.hi, -(below.lo + count * gamma.lo)))
     return number, (rest.hi + rest.lo) / lam
@@ -129,7 +131,7 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
 
     Args:
       x: entries ``(n,)``. ``-inf`` is absent; from the first NaN or ``+inf`` on, thresholds are NaN.
-      k: how much is selected of each prefix, ``(n,)``; all of it where that exceeds its entries.
+      k: how much is selected of each prefix, ``(n,)``; at most the number of its entries counts.
       lam: strength of the regularisation, above 0; a scalar, or one per prefix.
 
     Returns:
@@ -137,16 +139,16 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
     """
     lost = lax.cummax((jnp.isnan(x) | (x == jnp.inf)).astype(jnp.int32)) > 0
     x = choose(lost, 0.0, x)
-    blocks, there, lam = _sorted(x), x > -jnp.inf, jnp.broadcast_to(lam, x.shape)
-    number = jnp.cumsum(there, dtype=jnp.int32).astype(x.dtype)
-    smallest, largest = lax.cummin(choose(there, x, jnp.inf)), lax.cummax(x)
+    blocks, present, lam = _sorted(x), x > -jnp.inf, jnp.broadcast_to(lam, x.shape)
+    number = jnp.cumsum(present, dtype=jnp.int32).astype(x.dtype)
+    smallest, largest = lax.cummin(choose(present, x, jnp.inf)), lax.cummax(x)
     some = number > 0
     size = Extent(number, choose(some, smallest, 0.0), choose(some, largest, 0.0))
 
     def sums(gamma: TwoFloat) -> tuple[Array, Array, Array]:
         ranks = _ranked(blocks, gamma, lam)
         count, partial = _partial(blocks, ranks, gamma, lam)
-        full = lax.iota(jnp.int32, x.size) + 1 - ranks.partly.sum(axis=0, dtype=jnp.int32)
+        full = lax.iota(jnp.int32, x.size) + 1 - ranks.not_full.sum(axis=0, dtype=jnp.int32)
         return full, choose(jnp.isnan(gamma.hi), jnp.nan, partial), count.astype(x.dtype)
 
     k = jnp.minimum(k, number)
@@ -158,7 +160,8 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
 
 @functools.partial(prefix_thresholds.defjvp, symbolic_zeros=True)
 def _prefix_thresholds_jvp(primals, tangents):
-    """As ``_threshold_jvp``: the mean tangent of the entries selected in part, less what ``k`` and ``lam`` take."""
+    """Applies the implicit function theorem, as ``_threshold_jvp`` in ``threshold.py`` does."""
+
     x, _, lam = primals
     x_dot, k_dot, lam_dot = tangents
     gamma = prefix_thresholds(*primals)

@@ -1,4 +1,4 @@
-"""Root of a decreasing function of one scalar per row, in as few passes over the data as possible.
+"""The root of a decreasing function of one scalar per row, in as few passes over the data as possible.
 
 Every rule that guesses the next point converges slowly on some functions. Rows that have not converged after
 ``GUESSES`` evaluations are therefore bisected, which bounds the number of evaluations for any function:
@@ -32,7 +32,7 @@ class Evaluation(NamedTuple):
       excess: the value of the function, positive to the left of the root.
       level: an increasing function of ``excess`` with the same sign, more nearly linear in ``gamma`` far from the root;
         ``excess`` itself is allowed.
-      step: the move to the root by a local model of the function, like Newton's; any value if not trusted.
+      step: the move to the root by a local model of the function, like Newton's; any number if it is not trusted.
       trusted: whether the local model is accurate as far as ``step`` leads.
       converged: whether ``gamma`` is a root to working precision. If a trusted non-zero ``step`` leads to another point
         inside the bracket, that point is evaluated too.
@@ -49,7 +49,7 @@ class Evaluation(NamedTuple):
 
 
 class End(NamedTuple):
-    """An end of the initial bracket: a point at or beyond every root, and its ``level``, infinite if unknown."""
+    """An end of the initial bracket: a point at or beyond every root, and its ``level``, infinite if not known."""
 
     point: float | Array
     level: float | Array
@@ -60,8 +60,8 @@ class Root(NamedTuple):
 
     Attributes:
       point: the root of ``excess``.
-      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none; of no use
-        where ``point`` is NaN.
+      right: the least evaluated float at which ``excess`` is not positive, or the right end if there is none;
+        arbitrary where ``point`` is NaN.
       evaluations: int32, how many passes over the data the row took.
     """
 
@@ -104,10 +104,10 @@ def find_root(
 ) -> Root:
     """Returns the root of ``excess`` between ``left`` and ``right``, for all rows at once.
 
-    The search keeps a bracket and never leaves it. The next point is that of the local model if it is trusted, and else
-    that of false position (with Illinois weights) if the levels of both ends are known. Bisection replaces a point
-    outside the bracket. It is also used if both ends were evaluated and differ by orders of magnitude, if two
-    evaluations in a row hardly lowered the best level, and after ``GUESSES`` evaluations.
+    The search never leaves its bracket. The next point is that of the local model, if this is trusted, or that of false
+    position (with Illinois weights), if the levels of both ends are known. Bisection replaces a point outside the
+    bracket. It also takes over if both ends were evaluated and differ by orders of magnitude, if two evaluations in a
+    row hardly lowered the best level, and after ``GUESSES`` evaluations.
 
     Args:
       evaluate: makes one pass over the data.
@@ -115,7 +115,7 @@ def find_root(
       left: an end at or to the left of every root, finite; one for all rows, or one per row.
       right: an end at or to the right of every root; one for all rows, or one per row.
       extended: whether points between two neighbouring floats are searched too; one for all rows, or one per row.
-      rows: how scalars per row are computed. Default: as suits the device.
+      rows: how scalars per row are computed; by default as suits the device.
 
     Returns:
       The root of each row, NaN if ``evaluate`` gave NaN, with the right end of its bracket and the number of passes.
@@ -128,8 +128,8 @@ def find_root(
 
     # Zeros derived from `start` vary over the same devices, and kernel compilers give them the same layout. Both are
     # required of the initial values of a loop.
-    nowhere = lax.abs(start) < 0
-    zero, count = nowhere.astype(dtype), nowhere.astype(jnp.int32)
+    false = lax.abs(start) < 0
+    zero, count = false.astype(dtype), false.astype(jnp.int32)
 
     def full(value: float | Array) -> Array:
         return zero + value if isinstance(value, float) else value
@@ -156,14 +156,14 @@ def find_root(
     def unfinished(state: State) -> Array:
         return rows.loop_condition(jnp.min(lax.max(state.done, state.evaluations)) < limit)
 
-    def looked_at(state: State) -> tuple[TwoFloat, Array]:
-        """Returns the point, and whether its origin is a float; that is not 0, around which the search ends before."""
+    def current_point(state: State) -> tuple[TwoFloat, Array]:
+        """Returns the point, and whether it lies between two floats; these are not 0, where the search ends before."""
         anchored, point = state.anchor != 0, state.point
         return TwoFloat(lax.select(anchored, state.anchor, point), lax.select(anchored, point, state.rest)), anchored
 
     def advance(state: State) -> State:
-        at, anchored = looked_at(state)
-        found = evaluate(at)
+        gamma, anchored = current_point(state)
+        found = evaluate(gamma)
         point, rest = state.point, state.rest
         was_done = state.done > 0
         level, step = found.level, found.step
@@ -197,14 +197,14 @@ def find_root(
         proposal = lax.select(found.trusted, moved.hi, interpolated)
         beyond = lax.select(where_extended(found.trusted), moved.lo, zero)
 
-        near_by = gap < 0.125 * found.scale
+        near = gap < 0.125 * found.scale
         low, high = lax.abs(left), lax.abs(right)
         # Ends that were not evaluated may be the extreme floats, and are no evidence of where the root lies.
-        tried = (left > first) & (right < last)
-        apart = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted & tried
+        evaluated = (left > first) & (right < last)
+        far = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted & evaluated
         leads_outside = ~inside(proposal, beyond)
-        bisect = (slow >= 2) | apart | (state.evaluations >= GUESSES) | leads_outside
-        halved = lax.select(near_by, left + 0.5 * gap, middle(left, right))
+        bisect = (slow >= 2) | far | (state.evaluations >= GUESSES) | leads_outside
+        halved = lax.select(near, left + 0.5 * gap, middle(left, right))
         proposal, beyond = lax.select(bisect, halved, proposal), lax.select(bisect, zero, beyond)
 
         stuck = bisect & ~((proposal > left) & (proposal < right))
@@ -214,16 +214,16 @@ def find_root(
         narrow = where_extended(gap <= jnp.maximum(quarter_eps * found.scale, least))
         finished = arrived | settled | narrow | jnp.isnan(found.excess)
         done = was_done | finished | (stuck & (anchored if extended is True else anchored | ~jnp.asarray(extended)))
-        go_between = stuck & ~done
+        start_between = stuck & ~done  # the search goes on between two floats, from the upper one
         return State(
-            anchor=lax.select(go_between, right, state.anchor),
-            point=lax.select(done, point, lax.select(go_between, -0.5 * gap, proposal)),
+            anchor=lax.select(start_between, right, state.anchor),
+            point=lax.select(done, point, lax.select(start_between, -0.5 * gap, proposal)),
             rest=lax.select(done, rest, beyond),
             last_level=level,
             best_level=lax.min(state.best_level, size),
-            left=lax.select(go_between, -gap, left),
+            left=lax.select(start_between, -gap, left),
             left_level=left_level,
-            right=lax.select(go_between, zero, right),
+            right=lax.select(start_between, zero, right),
             right_level=right_level,
             slow=lax.select(bisect, count, slow),
             done=done.astype(count.dtype) * limit,
@@ -231,9 +231,9 @@ def find_root(
         )
 
     final = lax.while_loop(unfinished, lambda state: rows.fused(advance(state)), initial)
-    # A row that exceeds the bound would be a bug of this module; NaN keeps it from passing for a result.
+    # A row that exceeds the bound would be a bug of this module, and NaN shows it.
     valid = (final.done > 0) & (final.last_level == final.last_level)
-    point = two_sum(*looked_at(final)[0])
+    point = two_sum(*current_point(final)[0])
     return Root(
         point=TwoFloat(choose(valid, point.hi, jnp.nan), point.lo),
         right=final.anchor + final.right,

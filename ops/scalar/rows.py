@@ -1,6 +1,6 @@
-"""Reductions of the entries to one scalar per row: over one array or several, on one device or many.
+"""Reductions of entries to one scalar per row: over one array or several, on one device or many.
 
-XLA's CPU backend vectorises some forms of a reduction only: ``VectorRows`` takes all results of a pass in one loop.
+XLA's CPU backend vectorises only some forms of a reduction; ``VectorRows`` uses these.
 """
 
 import dataclasses
@@ -15,9 +15,9 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from .arithmetic import choose
+from .arithmetic import choose, ordered_float, ordered_integer
 
-Entry = TypeVar("Entry")  # an array, or several of one shape read side by side
+Entry = TypeVar("Entry")  # an array, or several arrays of one shape
 Summed = TypeVar("Summed")  # an array, or a tuple of them
 Values = TypeVar("Values")  # a tree of arrays
 
@@ -35,10 +35,7 @@ class Rows:
     axis_name: str | tuple[str, ...] | None = None
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
-        """Returns the sums of the arrays that ``function`` returns over the entries of each row.
-
-        Booleans are counted exactly, in int32.
-        """
+        """Returns the sums of the results of ``function`` over each row; booleans are counted exactly, in int32."""
         # Floats are added several times faster than integers on a CPU, and hold every integer up to this bound.
         size = sum(s.size if self.axis is None else s.shape[-1] for s in jax.tree.leaves(entries))
         shards = 1 if self.axis_name is None else lax.axis_size(self.axis_name)
@@ -56,7 +53,7 @@ class Rows:
         return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
 
     def at_least(self, value: Array, bound: float) -> Array:
-        """Returns the larger of both, or NaN if ``value`` is NaN, which must mark its row."""
+        """Returns the larger of both, or NaN if ``value`` is NaN."""
         return jnp.maximum(value, bound)
 
     def at_most(self, value: Array, bound: Array | float) -> Array:
@@ -68,7 +65,7 @@ class Rows:
         return values
 
     def loop_condition(self, unfinished: Array) -> Array:
-        """Returns the condition of a loop of passes, in the form in which the device runs such a loop fastest."""
+        """Returns the condition of a loop of passes, in the form in which the device runs the loop fastest."""
         return unfinished
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
@@ -81,8 +78,8 @@ class Rows:
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """Returns, per row, how many entries exceed ``floor`` (int32), the smallest above ``-inf``, and the largest.
 
-        The latter are ``inf`` and ``-inf`` in a row without such entries. Unless ``signed``, entries are not negative,
-        and 0 is given for the smallest.
+        A row without such entries has the extremes ``inf`` and ``-inf``. Unless ``signed``, entries are not negative,
+        and the smallest is given as 0.
         """
         available = self.sum(lambda s: s > floor, entries)
         largest = self.max(lambda s: s, entries)
@@ -94,8 +91,8 @@ class Rows:
 def target() -> tuple[str, str]:
     """Returns platform and kind of the device for which a program being traced is likely to be compiled.
 
-    That is the device of the mesh in force, if it names one (a mesh of a topology does so without real devices), else
-    ``jax.default_device``, else JAX's default device.
+    A mesh in force may name the device (a mesh of a topology does so without real devices). Otherwise it is
+    ``jax.default_device``, or JAX's default device.
     """
     device: Any = jax.sharding.get_abstract_mesh().abstract_device
     if device is None:
@@ -134,27 +131,15 @@ def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Arr
     def step(sofar: list[Array], more: list[Array]) -> list[Array]:
         return [lax.add(a, b) if add else lax.max(a, b) for a, b, add in zip(sofar, more, adds, strict=True)]
 
-    # Without the barrier XLA would drop the unused value again, and with it the form that makes the loop fast.
+    # Without the barrier XLA would drop unused values, and with them the form that makes the loop fast.
     return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
-
-
-def _order(value: Array) -> Array:
-    """Maps floats to integers of the same order, whose maximum XLA computes several times faster."""
-    bits = lax.bitcast_convert_type(value, jnp.dtype(f"int{8 * value.dtype.itemsize}"))
-    return choose(bits < 0, bits ^ jnp.iinfo(bits.dtype).max, bits)
-
-
-def _ordered(key: Array) -> Array:
-    """Maps the integers of ``_order`` back to floats."""
-    bits = choose(key < 0, key ^ jnp.iinfo(key.dtype).max, key)
-    return lax.bitcast_convert_type(bits, jnp.dtype(f"float{8 * key.dtype.itemsize}"))
 
 
 def _identity(x: Any) -> Any:
     return x
 
 
-# From this many entries on, dividing a pass over the cores takes less time than the pass on one core.
+# From this number of entries on, dividing a pass over the cores takes less time than the pass on one core.
 _ENTRIES_WORTH_DIVIDING = 2**16
 
 
@@ -162,9 +147,9 @@ _ENTRIES_WORTH_DIVIDING = 2**16
 class VectorRows(Rows):
     """Reductions of one scalar per row from the entries, on a CPU.
 
-    XLA vectorises a reduction of several values at once if at most one of them is a sum of floats. A reduction of a
-    single value is materialised and summed in windows, and two sums of floats are taken entry by entry: both are
-    several times slower. Reductions of several values have no derivative.
+    XLA vectorises a reduction of several values at once if at most one of them is a sum of floats. It materialises a
+    single value and sums it in windows, and takes two sums of floats entry by entry: both are several times slower.
+    Reductions of several values have no derivative.
 
     Attributes:
       keys: maps an entry as given to the key by which it competes; the keys are never materialised.
@@ -190,26 +175,29 @@ class VectorRows(Rows):
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``; for floats only."""
+        # XLA computes the maximum of integers several times faster than that of floats.
         values = [function(self.keys(s)) for s in entries]
-        lowest = _order(jnp.array(-jnp.inf, values[0].dtype))
-        # The second value is unused: XLA makes a slow loop for a single value.
-        found = [self._reduce([_order(value), ~_order(value)], [False, False], [lowest, lowest])[0] for value in values]
-        best = _ordered(functools.reduce(jnp.maximum, found))
+        lowest, keys = ordered_integer(jnp.array(-jnp.inf, values[0].dtype)), map(ordered_integer, values)
+        # The second value is unused, since XLA makes a slow loop for a single value.
+        found = [self._reduce([key, ~key], [False, False], [lowest, lowest])[0] for key in keys]
+        best = ordered_float(functools.reduce(jnp.maximum, found))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
         """See ``Rows``."""
-        lowest = _order(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
+        lowest = ordered_integer(jnp.array(-jnp.inf, jnp.result_type(entries[0])))
 
         def of_entry(s: Array) -> list[Array]:
-            key = _order(s)
+            key = ordered_integer(s)
             within = [(s > floor).astype(jnp.int32), key]
             return [*within, choose(s > -jnp.inf, ~key, lowest)] if signed else within  # `~key` is that of `-s`
 
         adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
         counts, *extremes = zip(*found, strict=True)
-        available, (largest, *negative) = sum(counts), [_ordered(functools.reduce(jnp.maximum, of)) for of in extremes]
+        available = sum(counts)
+        largest, *negative = [ordered_float(functools.reduce(jnp.maximum, keys)) for keys in extremes]
+
         if self.axis_name is not None:
             available = lax.psum(available, self.axis_name)
             largest, *negative = lax.pmax((largest, *negative), self.axis_name)
@@ -243,8 +231,8 @@ class VectorRows(Rows):
 def in_one_loop(values: Values) -> Values:
     """Returns the arrays, all of one shape, computed in one loop; without a derivative.
 
-    On a CPU a loop of XLA has one result, so shared intermediate values would be computed and compiled once for each
-    result. A reduction may have several results: this one takes the maximum of each value and itself.
+    On a CPU a loop of XLA has one result, and values that several results need would be computed and compiled for each
+    of them. A reduction may have several results: this one takes the maximum of each value and itself.
     """
     arrays, tree = jax.tree.flatten(values)
     last = arrays[0].ndim
@@ -253,19 +241,17 @@ def in_one_loop(values: Values) -> Values:
     def larger(first: list[Array], second: list[Array]) -> list[Array]:
         return list(map(lax.max, first, second))
 
-    found = lax.reduce(pairs, [_lowest(each.dtype) for each in arrays], larger, (last,))
+    lowest = [-np.inf if jnp.issubdtype(each.dtype, jnp.floating) else jnp.iinfo(each.dtype).min for each in arrays]
+    first = [np.array(low, each.dtype) for low, each in zip(lowest, arrays, strict=True)]
+    found = lax.reduce(pairs, first, larger, (last,))
     return jax.tree.unflatten(tree, lax.optimization_barrier(found))  # as in `_reduced`
-
-
-def _lowest(dtype: Any) -> np.ndarray:
-    return np.array(-np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).min, dtype)
 
 
 def divided_over_cores(unfinished: Array) -> Array:
     """Returns the condition of a loop unchanged, in a form that lets a CPU divide the passes over its cores.
 
-    Since JAX 0.11.1 XLA compiles any loop to a function for one thread, unless the loop contains an operation that such
-    a function cannot hold. A sort of two numbers is one (https://github.com/jax-ml/jax/issues/40101).
+    Since JAX 0.11.1 XLA compiles a loop to a function for one thread, unless the loop contains an operation that cannot
+    be part of it, like a sort of two numbers (https://github.com/jax-ml/jax/issues/40101).
     """
     if target()[0] != "cpu":
         return unfinished
@@ -275,7 +261,8 @@ def divided_over_cores(unfinished: Array) -> Array:
 
 @custom_vmap
 def _on_one_core(unfinished: Array) -> Array:
-    """Returns the condition of a loop over few entries, for one core; under ``vmap`` a batch uses all cores."""
+    """Returns the condition of a loop over few entries unchanged; under ``vmap`` a batch uses all cores."""
+
     return unfinished
 
 

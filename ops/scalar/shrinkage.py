@@ -1,4 +1,4 @@
-"""The equation of a fully selected entry: ``y = phi'(s - lam * y ** (p - 1))`` (Proposition 2 with ``z = 1``)."""
+"""The equation of a fully selected entry, ``y = phi'(s - lam * y ** (p - 1))`` (Proposition 2 with ``z = 1``)."""
 
 import functools
 
@@ -31,10 +31,9 @@ def _root_of_y(s: Array, lam: Array, p: float, steps: int = _NEWTON_STEPS) -> Ar
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2,))
 def shrink(s: Array, lam: Array, p: float) -> Array:
-    """Returns the solution ``y`` of ``y + lam * y ** (p - 1) = s``, the value of a fully selected entry.
+    """Returns the solution ``y`` of ``y + lam * y ** (p - 1) = s``, a fully selected entry for ``phi(x) = x ** 2 / 2``.
 
-    This is ``y = phi'(s - lam * y ** (p - 1))`` for ``phi(x) = x ** 2 / 2`` (Proposition 2 with ``z = 1``). For
-    ``p = 2`` it is ``s / (1 + lam)``. A negative ``s`` is treated as 0.
+    For ``p = 2`` it is ``s / (1 + lam)``. A negative ``s`` is treated as 0.
     """
     if p == 2:
         return jnp.maximum(s, 0.0) / (1.0 + lam)
@@ -57,7 +56,7 @@ def _shrink_jvp(p, primals, tangents):
     y = shrink(s, lam, p)
     positive = y > 0
     safe = choose(positive, y, 1.0)
-    # y' (1 + lam (p - 1) y ** (p - 2)) = s' - lam' y ** (p - 1), multiplied by y ** (2 - p) to stay finite near 0.
+    # y' (1 + lam (p - 1) y ** (p - 2)) = s' - lam' y ** (p - 1), times y ** (2 - p), which keeps it finite near 0.
     slope = safe ** (2.0 - p)
     y_dot = (slope * s_dot - safe * lam_dot) / (slope + lam * (p - 1.0))
     return y, choose(positive, y_dot, 0.0)
@@ -83,8 +82,8 @@ def unshifted(s: Array, lam: Array, equation: Equation) -> Array:
 def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
     """Returns the solution ``v`` of ``v + width(v) = s``: a fully selected entry before ``phi'`` is applied.
 
-    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. The search is for ``v`` and not for
-    ``y``, because ``phi'`` may overflow during a search. ``s`` is finite, and positive for an even ``phi``.
+    This is ``v = s - lam * y ** (p - 1)`` with ``y = phi'(v)``, for any ``phi``. The search is for ``v``, because
+    ``phi'`` may overflow during a search. ``s`` is finite, and positive for an even ``phi``.
     """
     lam = jnp.broadcast_to(lam, s.shape)
     eps = jnp.finfo(s.dtype).eps

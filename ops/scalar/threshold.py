@@ -22,13 +22,13 @@ from .shrinkage import find_unshifted, shrink_roughly
 # over the row.
 _SAMPLE, _STRIDE = 256, 8
 
-
-# Of a threshold: the number of fully selected entries (int32), and active sums of ``z`` and ``dz/dt / exponent``.
+# Returns, for a threshold, the number of fully selected entries (int32), and the sums of ``z`` and of ``dz/dt`` divided
+# by the exponent over the active set.
 Sums = Callable[[TwoFloat], tuple[Array, Array, Array]]
 
 
 def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
-    """See ``Sums``."""
+    """Returns the sums that ``Sums`` stands for."""
     exponent, rows = equation.exponent, equation.rows
     if equation.zero == "all":
         nothing = jnp.zeros_like(lam)
@@ -51,7 +51,7 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
 def remainder(k: Array, count: Array) -> Array:
     """Returns ``k - count`` for an integer ``count``, exact even where floats do not hold every integer."""
     whole = jnp.floor(k)
-    # NaN has no integer part, whatever it becomes here; it enters the result through the fraction.
+    # The integer part of a NaN is arbitrary, but its fraction makes the result NaN.
     return (whole.astype(count.dtype) - count).astype(k.dtype) + (k - whole)
 
 
@@ -67,7 +67,7 @@ def _visible(gamma: Array, lam: Array, equation: Equation) -> Array:
         return jnp.zeros_like(gamma)
     visible = equation.width(gamma, lam)  # 0 for lam = 0, where the search ends between neighbouring floats
     if not equation.linear:
-        # If the width grows fast, that changes the selection more than gamma itself does. The slope may overflow.
+        # A fast growth of the width changes the selection more than gamma itself does. The slope may overflow.
         slope = equation.width_slope(gamma, lam)
         visible = choose(visible < jnp.inf, visible / (1.0 + slope), 0.0)
         if equation.folded:
@@ -93,8 +93,8 @@ def _evaluate(sums: Sums, k: Array, available: Array, lam: Array, equation: Equa
     if exponent == 1:
         change = excess
     else:
-        # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power; written
-        # so that partial - rest, all but equal near the root, cancel only once.
+        # Newton on partial ** (1 / exponent), nearly linear in gamma where partial itself is nearly a power. Near the
+        # root partial and rest are almost equal, and this form cancels only once.
         surplus = choose(partial > 0, jnp.minimum(excess / partial, 1.0), 0.0)
         change = -exponent * partial * expm1(jnp.log1p(-surplus) / exponent)
         # Far from the root the density of the entries decides, and the step is Newton's in gamma.
@@ -108,23 +108,23 @@ def _evaluate(sums: Sums, k: Array, available: Array, lam: Array, equation: Equa
     # Rounding every position by a relative eps changes `partial` by exponent * eps relatively. A width that depends on
     # gamma adds a few more roundings.
     roundings = (2 if equation.linear else 4) * (1 + exponent)
-    # If the gap at k is wider than the width, every gamma of an interval is a root that selects nothing in part. At the
-    # ends of the interval rounding leaves shares like 1 - eps or 1e-20; a step further inside they are 1 and 0.
+    # If the gap between entries at k is wider than the width, every gamma of an interval is a root that selects nothing
+    # in part. At its ends rounding leaves shares like 1 - eps or 1e-20; a step further inside they are 1 and 0.
     whole = rest == jnp.floor(rest)
     tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
     if equation.zero == "some":  # hard rows count exactly
         tolerance = choose(lam == 0, 0.0, tolerance)
     small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
-    ends = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
-    further = jnp.abs(step)
-    inwards = jnp.sign(excess) * (lax.select(none, further, 2.0 * further) + eps * scale)
+    at_end = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
+    size = jnp.abs(step)
+    inwards = jnp.sign(excess) * (lax.select(none, size, 2.0 * size) + eps * scale)
     return Evaluation(
         excess=excess,
         level=level,
-        step=choose(ends, inwards, choose(small, 0.0, step)),
-        trusted=(jnp.isfinite(step) & (jnp.abs(excess) <= reach)) | ends,
-        converged=small & ~ends,
+        step=choose(at_end, inwards, choose(small, 0.0, step)),
+        trusted=(jnp.isfinite(step) & (jnp.abs(excess) <= reach)) | at_end,
+        converged=small & ~at_end,
         scale=scale,
     )
 
@@ -149,9 +149,8 @@ def extent(entries: tuple[Array, ...], lam: Array, equation: Equation) -> Extent
 def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, size: Extent) -> tuple[Array, Array]:
     """Returns the root for Gaussian entries of the same moments, and the rate at which the log odds fall there.
 
-    ``clip(t, 0, 1) ** (1 / (p - 1))`` is the distribution function of ``U ** (p - 1)``, ``U`` uniform, so the
-    equation says that ``gamma`` is a quantile of ``s - width * U ** (p - 1)``, whose mean and variance follow from
-    those of ``s``.
+    ``clip(t, 0, 1) ** (1 / (p - 1))`` is the distribution function of ``U ** (p - 1)`` with ``U`` uniform. So ``gamma``
+    is a quantile of ``s - width * U ** (p - 1)``, whose mean and variance follow from those of ``s``.
     """
     rows, p = equation.rows, equation.p
     if rows.axis is not None:
@@ -167,8 +166,8 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
     unit = choose(sensible, largest, 1.0)  # moments of s / unit do not overflow
 
     def moment(s: Array) -> tuple[Array, Array]:
-        some = finite(s)
-        return some, choose(some, s / unit, 0.0)
+        is_finite = finite(s)
+        return is_finite, choose(is_finite, s / unit, 0.0)
 
     count, total = rows.sum(moment, entries)
     count = jnp.maximum(count, 1).astype(unit.dtype)
@@ -195,7 +194,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
             start = shrink_roughly(deviation * quantile, strength / p, p)
             width = equation.width(start, strength)
         else:
-            # Without a derivative rule: with one JAX would store the equation and its rows, which may hold a tracer.
+            # A form with a derivative rule would make JAX store the equation and its rows, which may hold a tracer.
             start = find_unshifted(unit * (mean + deviation * quantile), lam / p, equation) / unit
             width = equation.width(unit * start, lam) / unit
         deviation = jnp.sqrt(spread + variance * jnp.square(width))
@@ -203,7 +202,7 @@ def guess(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, 
 
 
 def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Extent) -> tuple[End, End]:
-    """Returns points at which all and none is selected, with levels on a straight line through the guess."""
+    """Returns points at which everything and nothing is selected, with levels on a straight line through the guess."""
     limits = jnp.finfo(start.dtype)
     least, largest = float(limits.min), float(limits.max)
     # The ends lie beyond the entries by some distance, so that there is a root if k asks for all or none.
@@ -211,7 +210,7 @@ def _ends(start: Array, falls: Array, lam: Array, equation: Equation, size: Exte
     low = jnp.maximum(jnp.nextafter(size.smallest - margin, -jnp.inf), least)
     falls = jnp.minimum(falls, largest)  # infinite for entries that coincide: 0 * inf is no level
     high = jnp.nextafter(size.largest + margin, jnp.inf)
-    # In relaxed rows gamma is finite; only in hard rows may entries at +inf be selected in full.
+    # In relaxed rows gamma is finite; entries at +inf can be selected in full only in hard rows.
     if equation.zero == "none":
         low = low if equation.linear else jnp.full_like(low, equation.lower(low.dtype))
         high = jnp.minimum(high, largest)
@@ -237,7 +236,7 @@ def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -
 def search(
     sums: Sums, k: Array, lam: Array, equation: Equation, size: Extent, start: Array, falls: Array
 ) -> tuple[TwoFloat, Array]:
-    """Returns the threshold, and how many passes each row took, from a guess and what ``sums`` says of thresholds."""
+    """Returns the threshold, and how many passes each row took, from a guess ``start`` and the ``sums`` at a point."""
     left, right = _ends(start, falls, lam, equation, size)
     root = find_root(
         functools.partial(_evaluate, sums, k, size.available, lam, equation),
@@ -247,12 +246,12 @@ def search(
         extended=True if equation.zero == "none" else lam > 0,
         rows=equation.rows,
     )
-    nothing, number = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
-    # For k = 0 nothing is selected, neither by rounding nor by underflow.
-    above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), nothing)
-    point = select((k == 0) & number, above, root.point)
+    zero, found = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
+    # For k = 0 the threshold is above all entries, so that rounding or underflow select nothing.
+    above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), zero)
+    point = select((k == 0) & found, above, root.point)
     if equation.zero != "none":
-        point = select((k > 0) & (lam == 0) & number, TwoFloat(root.right, nothing), point)
+        point = select((k > 0) & (lam == 0) & found, TwoFloat(root.right, zero), point)
     return point, root.evaluations
 
 
@@ -261,22 +260,11 @@ def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equa
     return _solve(entries, k, lam, equation)[1]
 
 
-def pooled_value(
-    entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: "Given | None" = None
-) -> TwoFloat:
-    """Returns the value ``gamma`` of the pooled block: the root of the equation, or 0 if a kink at 0 stops it."""
-    gamma = threshold(entries, k, lam, equation, given)
-    if not equation.kinked:
-        return gamma
-    nothing = jnp.zeros_like(k)
-    return select(gamma.hi < 0, TwoFloat(nothing, nothing), gamma)
-
-
 class Given(NamedTuple):
     """The operator's own arguments, from which a kernel computes the competing keys as it reads them.
 
     Attributes:
-      entries: the keys are ``equation.keys(entries * scale)``.
+      entries: arrays such that the keys are ``equation.keys(entries * scale)``.
       scale: one factor per row; ``None`` for 1.
     """
 
@@ -288,7 +276,7 @@ class Given(NamedTuple):
 def threshold(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: Given | None = None
 ) -> TwoFloat:
-    """Returns the root ``gamma`` of the scalar equation, per row; at ``lam = 0`` the least with at most ``k`` above it.
+    """Returns the root ``gamma`` of the scalar equation; at ``lam = 0`` the least number with at most ``k`` above it.
 
     Args:
       entries: floating arrays laid out as ``equation.rows`` says, all of the dtype of ``k``; for an even ``phi``
@@ -296,8 +284,7 @@ def threshold(
       k: how much is selected in total, one value per row, >= 0; a ``k`` above the number of entries selects all.
       lam: strength of the regularisation, one value per row, >= 0.
       equation: exponent, nonlinearity, layout, and which ``lam`` are 0.
-      given: the arrays that ``entries`` were computed from, so that these need not be materialised for a kernel; they
-        get no derivative.
+      given: the arrays that ``entries`` were computed from, which a kernel reads instead; they get no derivative.
 
     Returns:
       One value per row. ``hi`` is a constant to differentiation and ``lo`` carries the derivative. A row with a NaN
@@ -307,16 +294,16 @@ def threshold(
     def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
-    by_hand = equation.method == "kernel"
+    forced = equation.method == "kernel"
     read, scale = given or (entries, None)
 
     def unsigned(x: Array) -> Array:
         return equation.unsigned(x if scale is None else x * scale) if given else x
 
-    rows = None if by_hand else vector_rows(equation.rows, unsigned, read)
+    rows = None if forced else vector_rows(equation.rows, unsigned, read)
     if rows is not None:
         return solve(read, k, lam, rows)
-    platforms = PLATFORMS if by_hand else kernels_for(entries, equation)
+    platforms = PLATFORMS if forced else kernels_for(entries, equation)
     if not platforms:
         return solve(entries, k, lam, equation.rows)
     from .kernels.solver import solve_in_kernel  # importing Pallas takes half a second
@@ -325,12 +312,12 @@ def threshold(
         return equation.keys(x * scale[0] if scale else x, lam) if given else x
 
     scalars = (k, lam) if scale is None else (k, lam, scale)
-    return solve_in_kernel(read[0], scalars, keys=keys, solve=solve, platforms=platforms, interpret=by_hand)
+    return solve_in_kernel(read[0], scalars, keys=keys, solve=solve, platforms=platforms, interpret=forced)
 
 
 @functools.partial(threshold.defjvp, symbolic_zeros=True)
 def _threshold_jvp(equation, primals, tangents):
-    """Implicit function theorem on the scalar equation: Proposition 7 for its single block."""
+    """Applies the implicit function theorem to the scalar equation: Proposition 7 for its single block."""
     entries, _, lam, _ = primals
     entries_dot, k_dot, lam_dot, _ = tangents
     gamma = threshold(*primals[:3], equation, *primals[3:])
@@ -349,12 +336,12 @@ def _threshold_jvp(equation, primals, tangents):
             moved = moved + rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), ((weight, s_dot),))
     total = summed(weights if equation.linear else tuple(map(resistance, positions, weights)), rows)
     # Without active entries the selection is locally constant (the hard regime), and gamma is taken as constant.
-    some = total > 0
+    moves = total > 0
     if not isinstance(lam_dot, SymbolicZero):
-        width = choose(some, equation.width(value, jnp.ones_like(lam)), 0.0)
+        width = choose(moves, equation.width(value, jnp.ones_like(lam)), 0.0)
         partial = summed(tuple(inner(t, exponent) for t in positions), rows)
         moved = moved - width * partial * lam_dot
     if not isinstance(k_dot, SymbolicZero):
-        moved = moved - choose(some, equation.width(value, lam), 0.0) / exponent * k_dot
-    gamma_dot = choose(some, moved / choose(some, total, 1.0), 0.0)
+        moved = moved - choose(moves, equation.width(value, lam), 0.0) / exponent * k_dot
+    gamma_dot = choose(moves, moved / choose(moves, total, 1.0), 0.0)
     return gamma, TwoFloat(jnp.zeros_like(value), gamma_dot)

@@ -30,16 +30,16 @@ _CHUNK_ENTRIES = 2**20
 def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the SoftSort matrix.
 
-    Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator" (ICML 2020).
-    Sums to ``k``, but not every entry is at most 1: rows of the matrix sum to 1, columns do not.
+    Source: Prillo and Eisenschlos, "SoftSort: A Continuous Relaxation for the argsort Operator" (ICML 2020). The mask
+    sums to ``k``, but an entry may exceed 1, since rows of the matrix sum to 1 and columns do not.
     ``temperature -> 0`` gives the hard mask (equal entries share), ``inf`` gives ``k / n`` everywhere.
 
-    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards, where no two entries are equal; where
-    they are, the function has a kink and the derivative is one-sided. Takes O(n log n) time, where the paper's form
-    takes O(k n), and O(n) memory, O(n log n) backwards; a new ``k`` or ``temperature`` compiles nothing.
+    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards; at equal entries the function has a kink
+    and the derivative is one-sided. Takes O(n log n) time (the paper's form takes O(k n)) and O(n) memory, O(n log n)
+    backwards; a new ``k`` or ``temperature`` compiles nothing.
 
-    Arguments, result and errors are as for ``sigmoid_topk_mask``, except that ``k`` counts rows, in ``[0, n]``: where
-    it is not whole, the last row counts in part, and where fewer than ``k`` entries are above ``-inf``, the sum is
+    Arguments, result and errors are as for ``sigmoid_topk_mask``, except that ``k`` counts rows, in ``[0, n]``: the
+    last row of a fractional ``k`` counts in part. If fewer than ``k`` entries are above ``-inf``, the mask sums to
     their number.
 
     >>> (100 * softsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
@@ -81,7 +81,7 @@ def _sum_above(weights: Array, s: Array, temperature: Array) -> Array:
         def earlier(array: Array) -> Array:
             return lax.dynamic_slice_in_dim(array, n - h, n, axis=1)
 
-        # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
+        # The bound comes before the quotient, or derivatives would contain 0 * inf.
         away = jnp.minimum(earlier(padded) - s, FAR * temperature) / temperature
         return total + jnp.exp(-away) * earlier(jnp.pad(total, ((0, 0), (n, 0))))
 
@@ -92,11 +92,11 @@ def _sum_above(weights: Array, s: Array, temperature: Array) -> Array:
 def neuralsort_topk_mask(x: ArrayLike, k: int, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask: the sum of the first ``k`` rows of the NeuralSort matrix.
 
-    Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations" (ICLR 2019).
-    ``k`` is a whole number that is not traced, and a new one compiles a program. Takes O(k n) time and, in chunks of
-    rows, O(n) memory in both passes. The exponents are of the order of ``n |x| / temperature`` and so is their rounding
-    error: at n = 10,000 in float32 a temperature of a thousandth of the range of ``x`` is too small. Arguments,
-    derivatives (none in ``k``), limits, result and errors as for ``softsort_topk_mask`` otherwise.
+    Source: Grover, Wang, Zweig and Ermon, "Stochastic Optimization of Sorting Networks via Continuous Relaxations"
+    (ICLR 2019). ``k`` is a Python integer, and a new one compiles a program. Takes O(k n) time and, in chunks of rows,
+    O(n) memory in both passes. The exponents are of the order of ``n |x| / temperature``, and their rounding errors
+    grow with them: at n = 10,000 in float32 a temperature of a thousandth of the range of ``x`` is too small. Other
+    arguments, derivatives (none in ``k``), limits, result and errors are as for ``softsort_topk_mask``.
 
     >>> (100 * neuralsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([22., 92., 82.,  5.], dtype=float32)
@@ -124,12 +124,12 @@ def _neuralsort(x: Array, temperature: Array, *, k: int) -> Array:
     distances = _distances(v, available)
 
     def row_sum(ranks: Array) -> Array:
-        """Returns the sum of the rows of some ranks, counted from 1."""
+        """Returns the sum of the rows with the given ``ranks``, counted from 1."""
         i = ranks[None, :, None]
         logits = (available[:, :, None] + 1.0 - 2.0 * i) * v[:, None, :] - distances[:, None, :]
         logits = choose(present[:, None, :], logits, -jnp.inf)
         best = lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True, initial=limits.min))
-        # The bound first, then the quotient: otherwise derivatives meet 0 * inf.
+        # The bound comes before the quotient, or derivatives would contain 0 * inf.
         scale = temperature[:, :, None]
         near = choose(present[:, None, :], jnp.maximum(logits - best, -FAR * scale), 0.0)
         weights = choose(present[:, None, :], jnp.exp(near / scale), 0.0)
@@ -140,7 +140,7 @@ def _neuralsort(x: Array, temperature: Array, *, k: int) -> Array:
     size = min(max(1, _CHUNK_ENTRIES // (count * n)), k)
     chunks = -(-k // size)
     ranks = jnp.arange(1, chunks * size + 1, dtype=s.dtype).reshape(chunks, size)
-    # Rows are recomputed in the backward pass; stored, they would be the whole matrix.
+    # Rows are recomputed in the backward pass, since storing them would take the memory of the whole matrix.
     chunk_sum = jax.checkpoint(row_sum, prevent_cse=False)
     return restore(lax.scan(lambda mask, ranks: (mask + chunk_sum(ranks), None), jnp.zeros_like(s), ranks)[0])
 

@@ -1,11 +1,11 @@
 """Top-k perturbed by Gaussian noise (Berthet et al., 2020).
 
 The mask is ``E[y(x + sigma Z)]``, with ``y`` the hard top-k mask and ``Z`` standard normal, estimated by a mean over
-samples. Its derivative takes values of ``y`` alone (their Proposition 3.1),
+samples. Its derivative needs only values of ``y`` (their Proposition 3.1),
 
-    d E[y(x + sigma Z)] = E[(y(x + sigma Z) - y(x)) (<Z, d x> + (|Z|^2 - n) d sigma)] / sigma,
+    d E[y(x + sigma Z)] = E[(y(x + sigma Z) - y(x)) (<Z, d x> + (|Z|^2 - n) d sigma)] / sigma.
 
-where ``y(x)``, which they omit, does not change the mean and removes most of the variance. The mask and its
+The term ``y(x)``, which they omit, does not change the mean and removes most of the variance. The mask and its
 derivative are estimated from the same noise.
 """
 
@@ -87,21 +87,22 @@ def perturbed_topk_mask(
 ) -> Array:
     """Returns the mean of hard top-k masks of ``x`` plus Gaussian noise: random, and sparse for few samples.
 
-    Berthet, Blondel, Teboul, Cuturi, Vert and Bach, "Learning with Differentiable Perturbed Optimizers" (NeurIPS 2020),
-    equation 3 for the mask and Proposition 3.1 for the derivative. The mask sums to ``k``, for any number of samples.
-    ``sigma -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere, in the mean.
+    Source: Berthet, Blondel, Teboul, Cuturi, Vert and Bach, "Learning with Differentiable Perturbed Optimizers"
+    (NeurIPS 2020), equation 3 for the mask and Proposition 3.1 for the derivative. The mask sums to ``k``, for any
+    number of samples. ``sigma -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere, in the mean.
 
-    Mask and derivatives are unbiased. Differentiable once in ``x`` and ``sigma``, forwards and backwards, and not in
-    ``k``, which is whole. The standard error falls as ``1 / sqrt(num_samples)``; that of the derivative in ``sigma``
-    grows with the square root of n. Takes O(num_samples n) time and O(n) memory, backwards too: samples are drawn
-    one after the other. A new ``k``, ``sigma`` or ``key`` compiles nothing, a new ``num_samples`` does.
+    Mask and derivatives are unbiased. Differentiable once in ``x`` and ``sigma``, forwards and backwards, but not in
+    ``k``. The standard error falls as ``1 / sqrt(num_samples)``; that of the derivative in ``sigma`` grows with the
+    square root of n. Takes O(num_samples n) time and O(n) memory, backwards too, since samples are drawn one after the
+    other. A new ``num_samples`` compiles a program; a new ``k``, ``sigma`` or ``key`` does not.
 
     Args:
       x: as for ``sigmoid_topk_mask``.
       k: how many are selected: a whole number in ``[0, n]``; one number, or an array that broadcasts to one value per
         row.
       sigma: standard deviation of the noise, positive, in the units of ``x``; broadcasts like ``k``.
-      num_samples: how many masks the mean is over, positive.
+      num_samples: the number of masks in the mean, positive.
+
       key: a key of ``jax.random``. Every row has its own noise, except rows added by ``jax.vmap`` over ``x`` alone and
         rows on different devices inside ``jax.shard_map``, which need different keys.
       axis: as for ``sigmoid_topk_mask``.

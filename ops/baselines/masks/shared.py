@@ -1,4 +1,4 @@
-"""Helpers of the masks: rows with a strength, rows without infinities."""
+"""Functions that the masks share: rows with a NaN, infinite entries, and a unit to divide by."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from ...interface import Axis, Range, rowwise
 from ...scalar.arithmetic import choose
 
-# In units of the strength: beyond it every tail is 0, in double precision too.
+# The distance, in units of the strength, from which on every tail is 0, in double precision too.
 FAR = 750.0
 
 
@@ -26,7 +26,7 @@ def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
 
 
 def finite_above(x: Array) -> Array:
-    """Returns ``x`` with the largest float in place of ``+inf``; infinite entries then tie."""
+    """Returns ``x`` with the largest float in place of ``+inf``, so that infinite entries tie."""
     return choose(x == jnp.inf, jnp.finfo(x.dtype).max, x)
 
 

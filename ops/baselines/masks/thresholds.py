@@ -1,7 +1,7 @@
 """Masks ``F((x_i - tau) / temperature)``, with a distribution function ``F`` and ``tau`` such that they sum to ``k``.
 
-Each mask of this family has its own ``F``; ``tau`` is the root of one equation. By the implicit function theorem, with
-``t_i = (x_i - tau) / temperature`` and ``f = F'``,
+``tau`` is the root of one equation. By the implicit function theorem, with ``t_i = (x_i - tau) / temperature`` and
+``f = F'``,
 
     d tau = (sum_i f(t_i) (d x_i - t_i d temperature) - temperature d k) / sum_i f(t_i).
 
@@ -13,11 +13,11 @@ has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the m
 
 **Entropic optimal transport** (Cuturi, Teboul and Vert, 2019; Xie et al., 2020). Entries, squashed to ``u`` in (-1, 1),
 have the mass 1/n each. They are transported to two targets: -1, which takes the mass (n - k)/n, and 1, which takes k/n.
-The share of an entry's mass that goes to 1 is its mask. With squared distances, over 4, as cost that is
+The mask of an entry is the share of its mass that goes to 1. With a quarter of the squared distance as cost it is
 ``sigmoid((u_i - tau) / epsilon)``, the fixed point of Sinkhorn's iterations.
 
 **Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). ``F`` is that of a Laplace variable. The
-paper solves a quadratic equation after a sort; here the same root is found without one.
+paper solves a quadratic equation after a sort; here the root is found without a sort.
 
 **DFTopK** (Zhu et al., 2025) gives up the sum: ``tau`` lies halfway between the ``k``-th largest entry and the next.
 """
@@ -73,7 +73,7 @@ def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distributi
         total, density = rows.sum(of_entry, (x,))
         slope = density / temperature
         excess = total - k
-        # Newton on the log-odds of total / available, which is linear in tau where the entries are all alike.
+        # Newton on the log odds of total / available, which is linear in tau where all entries are equal.
         odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
         step = odds * total * (available - total) / (available * slope)
         return Evaluation(
@@ -85,8 +85,9 @@ def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distributi
             scale=temperature,
         )
 
-    # `guess` assumes a uniform variable on (0, width) subtracted from the entries. Here it is one of mean 0, which has
-    # the variance of a uniform one of this width if it is logistic, and about that if it is a Laplace one.
+    # `guess` assumes that a uniform variable on (0, width) is subtracted from the entries. The variable of `F` has mean
+    # 0 and, if it is logistic, the variance of a uniform one of this width; that of a Laplace variable is similar.
+
     width = 2 * jnp.pi * temperature
     start, _ = guess((x,), k, width, equation, size)
     ends = End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
@@ -102,9 +103,9 @@ def _threshold_jvp(distribution, primals, tangents):
     density = choose(x > -jnp.inf, distribution.density(t), 0.0)
     total = jnp.sum(density, axis=-1, keepdims=True)
     moved = jnp.sum(density * (x_dot - t * temperature_dot), axis=-1, keepdims=True) - temperature * k_dot
-    # If all densities underflow, the mask is hard, and constant in floats.
-    some = total > 0
-    tau_dot = choose(some, moved / choose(some, total, 1.0), 0.0)
+    # If all densities underflow, the mask is hard and locally constant.
+    moves = total > 0
+    tau_dot = choose(moves, moved / choose(moves, total, 1.0), 0.0)
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
 
 
@@ -126,8 +127,8 @@ _LOGISTIC = _Distribution(jax.nn.sigmoid, _logistic_density)
 def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
 
-    Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector Retrieval
-    as Sparse Alignment" (2022), by another solver: ``tau`` is the root of one scalar equation, found in a few passes
+    Source: Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector
+    Retrieval as Sparse Alignment" (2022). Here ``tau`` is found as the root of one scalar equation, in a few passes
     over the data. ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
 
     Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; a new
@@ -136,8 +137,8 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
         entries come first. A NaN makes its row NaN.
-      k: how much is selected in total, in ``(0, n)``, not necessarily whole; one number, or an array that broadcasts
-        to one value per row.
+      k: how much is selected in total, a real number in ``(0, n)``; one number, or an array that broadcasts to one
+        value per row.
       temperature: positive, in the units of ``x``; broadcasts like ``k``.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
@@ -146,7 +147,7 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
       Computed in float32 at least.
 
     Raises:
-      ValueError: an argument known at trace time is out of range; the message names it and its value.
+      ValueError: an argument known at trace time is out of range.
 
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
@@ -158,9 +159,9 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
 def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, epsilon: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets.
 
-    Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et al.,
-    "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). They iterate Sinkhorn's algorithm; two targets leave
-    one unknown, which is found here as for ``sigmoid_topk_mask``, in a few passes for any ``epsilon``. Entries are
+    Source: Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et
+    al., "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). The papers iterate Sinkhorn's algorithm; with two
+    targets there is one unknown, which is found here in a few passes, as for ``sigmoid_topk_mask``. Entries are
     standardised first, so the mask depends on neither their location nor their scale. ``epsilon -> 0`` gives the hard
     mask, ``inf`` gives ``k / n`` everywhere.
 
@@ -178,7 +179,7 @@ def _transported(x: Array, k: Array, epsilon: Array) -> Array:
 
 
 def _squash(x: Array) -> Array:
-    """Maps rows into (-1, 1) by standardisation and the logistic map, as Cuturi et al. do; ``-inf`` stays ``-inf``."""
+    """Returns rows in (-1, 1) by standardisation and the logistic map, as Cuturi et al. do; ``-inf`` stays ``-inf``."""
     present = x > -jnp.inf
     count = jnp.maximum(jnp.sum(present, axis=-1, keepdims=True, dtype=x.dtype), 1.0)
     x = finite(choose(present, x, 0.0))
@@ -203,9 +204,9 @@ _LAPLACE = _Distribution(_laplace_cumulative, _laplace_density)
 def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask by sums of Laplace distribution functions.
 
-    Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and Top-k
-    Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere. Arguments,
-    derivatives, cost, result and errors as for ``sigmoid_topk_mask``.
+    Source: Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and
+    Top-k Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere. Arguments,
+    derivatives, cost, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
@@ -217,13 +218,13 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0
 def dftopk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` with ``tau`` in closed form.
 
-    Zhu et al., "Differentiable Fast Top-K Selection for Large-Scale Recommendation" (2025): ``tau`` lies halfway
-    between the ``k``-th largest entry and the next one. The mask does not sum to ``k``, and an entry other than these
-    two moves no mask but its own. ``temperature -> 0`` gives the hard mask, ``inf`` gives 1/2 everywhere.
+    Source: Zhu et al., "Differentiable Fast Top-K Selection for Large-Scale Recommendation" (2025). ``tau`` lies
+    halfway between the ``k``-th largest entry and the next one. The mask does not sum to ``k``, and an entry other than
+    these two moves no mask but its own. ``temperature -> 0`` gives the hard mask, ``inf`` gives 1/2 everywhere.
 
     Differentiable in ``x`` and ``temperature``, not in ``k``, which is a whole number in ``[0, n]``. Takes O(n) time
-    and memory; a new ``k`` or ``temperature`` compiles nothing. Where there are at most ``k`` entries above ``-inf``,
-    those get 1. Arguments, result and errors as for ``sigmoid_topk_mask`` otherwise.
+    and memory; a new ``k`` or ``temperature`` compiles nothing. If there are at most ``k`` entries above ``-inf``,
+    these get 1. Other arguments, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * dftopk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([38., 82., 62., 27.], dtype=float32)

@@ -61,19 +61,19 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
         places = (NamedSharding(mesh, PartitionSpec(rows, along)), *scalars * [scalar])
 
         def part(*arrays: Array) -> tuple[Array, ...]:
-            with jax.sharding.use_abstract_mesh(nowhere):  # arrays here are parts, which lie on no mesh
+            with jax.sharding.use_abstract_mesh(no_mesh):  # arrays here are parts, which lie on no mesh
                 return tuple(solver(*arrays))
 
         return mesh, part, (scalar, scalar), places
 
-    nowhere = jax.sharding.AbstractMesh((), ())
+    no_mesh = jax.sharding.AbstractMesh((), ())
     given = ", ".join(["r n", *(f"r a{number}" for number in range(scalars))])
     solve.def_partition(partition, sharding_rule=f"{given} -> r b0, r b1")
     return lambda *arrays: TwoFloat(*solve(*arrays))
 
 
 def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> ByRows:
-    """Returns the first of ``kernels`` that this JAX lowers for the device; if none, ``loop`` with a warning.
+    """Returns the first of ``kernels`` that this JAX lowers for the device, or ``loop`` with a warning if none does.
 
     If the compiler cannot divide the kernel (not ``divisible``), a program for several devices uses ``loop`` too,
     except inside ``shard_map``, where each device has its own part. The choice is made when the program is lowered.
@@ -84,7 +84,7 @@ def by_kernel(kernels: Sequence[ByRows], loop: ByRows, *, divisible: bool) -> By
 
 _BY_KERNEL = Primitive("topk_by_kernel")
 _BY_KERNEL.multiple_results = True
-_WARNED_REASONS: list[str] = []  # the reason for using the loop, which users are told once
+_WARNED_REASONS: list[str] = []  # why the loop is used; a warning tells users once
 
 
 @_BY_KERNEL.def_impl

@@ -25,7 +25,7 @@ class Language(NamedTuple):
 
     Attributes:
       least: the number of entries of the shortest piece.
-      piece: that of the longest, which fills the registers of a program.
+      piece: the number of entries of the longest piece, which fills the registers of a program.
       launch: runs a kernel, like ``_launch_triton``.
       laid_out: gives entries a layout that loads one entry per thread, since a row may start at any address.
       replacements: functions for the primitives that the language lacks.
@@ -155,7 +155,7 @@ _MOSAIC_REPLACEMENTS: Mapping[str, Callable[..., Array]] = {
 
 
 def _evaluate(replacements: Mapping[str, Callable[..., Array]], closed: ClosedJaxpr, *arguments: Any) -> list[Any]:
-    """Evaluates a jaxpr with ``replacements`` for some primitives, and skips reductions of scalars."""
+    """Returns the results of a jaxpr with ``replacements`` for some primitives and without reductions of scalars."""
     jaxpr = closed.jaxpr
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
 

@@ -19,9 +19,9 @@ Solve = Callable[..., TwoFloat]  # returns thresholds, from entries in a layout,
 
 @dataclasses.dataclass(frozen=True)
 class Pieces(Rows):
-    """Reductions of one scalar per row from entries that a function reads a piece at a time, by number.
+    """Reductions to one scalar per row of entries that a function reads a piece at a time, by the piece's number.
 
-    A kernel compiler unrolls operations on an array over its registers, so pieces are only as large as that pays off.
+    A kernel compiler unrolls operations on an array over its registers, which limits the size of a piece.
 
     Attributes:
       shape: shape of a piece.

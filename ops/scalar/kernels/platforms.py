@@ -1,11 +1,10 @@
-"""Which chips, rows and equations have a kernel. Does not import Pallas, which takes half a second."""
+"""The chips, rows and equations that have a kernel, without an import of Pallas, which takes half a second."""
 
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import AxisType
 
 from ...nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ..equation import Equation
@@ -35,8 +34,8 @@ def languages(platform: Platform, n: int) -> tuple[str, ...]:
     return ("mosaic", "triton") if n in _MOSAIC_FIRST else ("triton", "mosaic")
 
 
-def why_not(n: int, dtype: Any) -> str | None:
-    """Returns the requirement of all kernels that rows do not meet, or ``None`` if they meet all."""
+def unmet_requirement(n: int, dtype: Any) -> str | None:
+    """Returns a requirement of every kernel that rows of ``n`` entries do not meet, or ``None`` if there is none."""
     if dtype != jnp.float32:
         return f"a dtype of at most 32 bits, got {dtype}"
     longest = max(LONGEST.values())
@@ -44,18 +43,17 @@ def why_not(n: int, dtype: Any) -> str | None:
 
 
 def kernels_for(entries: tuple[Array, ...], equation: Equation) -> tuple[Platform, ...]:
-    """Returns the platform whose kernel pays off for these rows, if the program is likely to run there; else ``()``."""
-    known = equation.phi in (IDENTITY, ABS, HALF_SQUARE, EXP)
-    if equation.method == "loop" or equation.rows != Rows() or not known or jnp.result_type(float) == jnp.float64:
+    """Returns the platform whose kernel pays off for these rows, if the program is likely to run there, or ``()``."""
+    built_in = equation.phi in (IDENTITY, ABS, HALF_SQUARE, EXP)
+    if equation.method == "loop" or equation.rows != Rows() or not built_in or jnp.result_type(float) == jnp.float64:
         return ()
     (s,) = entries
     platform, kind = target()
     if platform not in LONGEST or s.dtype != jnp.float32:
         return ()
     mesh = jax.sharding.get_abstract_mesh()
-    manual = [kind == AxisType.Manual for kind in mesh.axis_types]
     # The compiler does not divide a kernel further inside a `shard_map` over some of the mesh axes only.
-    if any(manual) and not all(manual) and mesh.size > 1:
+    if 0 < len(mesh.manual_axes) < len(mesh.axis_names) and mesh.size > 1:
         return ()
     longest = LONGEST[platform]
     if platform == "tpu" and any(old in kind for old in ("v2", "v3", "v4")):

@@ -51,15 +51,16 @@ def solve_in_kernel(
     def loop(s: Array, *scalars: Array, rows: Rows = Rows()) -> TwoFloat:
         return solve((keys(s, *scalars),), *scalars[:2], rows)
 
-    def by(language: str, interpret: bool = False) -> Callable[..., TwoFloat]:
+    def kernel_in(language: str, interpret: bool = False) -> Callable[..., TwoFloat]:
         return functools.partial(kernel_of, language, keys=keys, solve=solve, interpret=interpret)
 
-    def on(platform: Platform) -> Callable[..., TwoFloat]:
+    def solver_on(platform: Platform) -> Callable[..., TwoFloat]:
         n = s.shape[1]
-        kernels = [by(language) for language in languages(platform, n)] if n <= LONGEST[platform] else []
+        kernels = [kernel_in(language) for language in languages(platform, n)] if n <= LONGEST[platform] else []
         solver = by_kernel(kernels, loop, divisible=platform == "cuda")
         return over_batches(over_devices(solver, loop, len(scalars)) if platform == "cuda" else solver)
 
-    branches = {platform: on(platform) for platform in platforms}
-    interpreted = over_batches(over_devices(by("tpu", True), loop, len(scalars)))
+    branches = {platform: solver_on(platform) for platform in platforms}
+    interpreted = over_batches(over_devices(kernel_in("tpu", True), loop, len(scalars)))
+
     return lax.platform_dependent(s, *scalars, **branches, default=interpreted if interpret else loop)
