@@ -31,7 +31,6 @@ def topk_accuracy(
       axis: the axis of the classes.
       where: boolean array, broadcasting against ``logits``: classes that take part. The others are never a hit.
 
-
     Returns:
       Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
 

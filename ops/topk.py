@@ -165,7 +165,6 @@ def topk_mag(
     relative to itself, but in float32 not beyond ``1e-67 / lam`` of the row's largest entry (for ``p = 2``). If
     ``max(|x|) / lam`` overflows, derivatives are NaN, infinite or too small, but never at ``lam = 0``.
 
-
     Args:
       x: real array, any shape. A NaN makes its row NaN.
       k, density, p, axis, where, axis_name: as in ``topk_mask``.
