@@ -44,8 +44,6 @@ def make_environment(tmp_path):
 @pytest.mark.parametrize(
     ("found", "taken"),
     [
-        ({"commands": {"python3": 11, "python3.12": 12, "python3.13": 13}}, "python3.13"),
-        ({"commands": {"python3": 12, "python3.11": 11}, "shims": ["python3.13", "python3.12"]}, "python3"),
         ({"commands": {"python3": 11}, "shims": ["python3.13"], "pyenv": ["3.12.1", "3.13.0"]}, "pyenv 3.13.0"),
         ({"commands": {"python3": 14, "python3.14": 14, "python3.12": 12}, "shims": ["python3.13"]}, "python3.12"),
         ({"commands": {"python3.13": 13, "mine": 12}, "chosen": "mine"}, "mine"),

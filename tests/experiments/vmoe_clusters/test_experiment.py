@@ -21,21 +21,17 @@ def solution(made, scale):
     return params | {"router": scale * problem["centres"].T, "experts": np.float32(2**0.5) * problem["maps"]}
 
 
-def test_without_noise_the_solution_explains_all_and_recovers_all():
-    config = tiny_config(task__noise=0.0)
-    made = experiment(config)
-    params = solution(made, 10.0)
-    found = jax.jit(made.evaluate)(params, load(config).evaluation, jnp.float32(1))
-    assert float(found["test_loss"].mean()) < 1e-3  # percent
-    assert found["test_recovery"] == pytest.approx(100)
-    assert found["test_reachable"] == pytest.approx(100)
-    assert float(found["test_router"]["experts_per_token_mean"].mean()) == pytest.approx(2)
-
-
-def test_noise_hides_part_of_the_assignment_but_not_from_the_best():
-    made = {name: experiment(tiny_config(name, task__noise=0.5)) for name in ("best", "hard")}
-    examples = load(tiny_config()).evaluation
-    found = {name: jax.jit(one.evaluate)(solution(one, 1.0), examples, jnp.float32(1)) for name, one in made.items()}
+def test_the_solution_explains_all_and_noise_hides_part_of_the_assignment_but_not_from_the_best():
+    clear = tiny_config(task__noise=0.0)
+    examples = load(clear).evaluation
+    made = {name: experiment(tiny_config(name, task__noise=0.5)) for name in ("best", "hard")} | {"": experiment(clear)}
+    params = {name: solution(one, 1.0 if name else 10.0) for name, one in made.items()}
+    evaluate = jax.jit(lambda params: {name: one.evaluate(params[name], examples, 1.0) for name, one in made.items()})
+    found = evaluate(params)
+    assert found[""]["test_loss"].mean() < 1e-3  # percent
+    for metric in ("test_recovery", "test_reachable"):
+        assert found[""][metric] == pytest.approx(100)
+    assert found[""]["test_router"]["experts_per_token_mean"].mean() == pytest.approx(2)
     assert found["best"]["test_recovery"] == pytest.approx(100)
     np.testing.assert_allclose(found["hard"]["test_recovery"], found["hard"]["test_reachable"])
     assert 40 < found["hard"]["test_recovery"] < 95
@@ -56,11 +52,9 @@ def test_the_problem_is_not_learned():
     ("router", "fields", "message"),
     [
         ("hard", {"task__experts": 0}, r"config\.task\.experts=0 .* positive"),
-        ("hard", {"task__noise": -1.0}, r"config\.task\.noise=-1\.0 .* at least 0"),
         ("hard", {"task__tokens": 13}, r"config\.task\.tokens=13 .* a multiple of experts / 2, experts being 6"),
         ("hard", {"task__tokens": 18}, r"config\.task\.tokens=18 .* at most the 15 pairs"),
         ("hard", {"task__width": 5}, r"config\.task\.width=5 .* at least the 6 experts"),
-        ("hard", {"router__name": "soft"}, r"config\.router\.name='soft' .* one of best, hard, relaxed"),
         ("relaxed", {"router__capacity": 13}, r"config\.router\.capacity=13 .* in \[0, 12\]"),
         ("relaxed", {"router__capacity": 3}, r"config\.router\.capacity=3 .* at least k=4"),
         ("balanced", {"router__limit": 1.9}, r"config\.router\.limit=1\.9 .* at least 2: 6 experts of k=4"),
