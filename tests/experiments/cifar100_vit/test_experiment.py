@@ -25,19 +25,19 @@ DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
 ONE_BLOCK = {"model__depth": 1}  # nearly all the time is compilation
-
-
-def multi_hot(config):
-    """Of DATA, whatever the config."""
-    del config
-    splits = [split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)]
-    return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
+MULTI_HOT = dataclasses.replace(
+    DATA,
+    **{
+        split: getattr(DATA, split) | {"label": np.eye(10, dtype=np.uint8)[getattr(DATA, split)["label"]]}
+        for split in ("train", "evaluation")
+    },
+)
 
 
 def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_hot():
     config = tiny_config("small,p=4/3,target=smooth", loss__lam=1.0, **ONE_BLOCK)
     params, images = random_params(config), DATA.evaluation["image"][:60]
-    of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
+    of_both = [data.evaluation["label"][:60] for data in (DATA, MULTI_HOT)]
     logits = numpy_vit.forward(params, images.astype(np.float32) / 127.5 - 1.0)
     assert np.ptp(logits) > 1  # far from the zeros of a fresh head
 
@@ -71,7 +71,7 @@ def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_
 def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
     config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, topk, "
-    for data in (multi_hot(config), streamed):
+    for data in (MULTI_HOT, streamed):
         expected = pytest.raises(UsageError, match=message) if LOSSES[name].single_label else contextlib.nullcontext()
         with expected:
             RECIPE.build(config, data)

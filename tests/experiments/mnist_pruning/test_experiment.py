@@ -22,6 +22,7 @@ def run(tmp_path, variant, **fields):
 def test_hard_concrete_gates_close_to_about_k(tmp_path):
     first, *_, last = run(tmp_path, "hard_concrete", epochs=60, checkpoint_every=60)
     assert first["train_density"] == [1.0]
+    assert first["hardened_density"] == pytest.approx([0.1])
     assert last["train_density"] == pytest.approx([0.1], abs=0.03)
 
 

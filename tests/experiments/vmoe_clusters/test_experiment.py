@@ -34,6 +34,7 @@ def test_the_solution_explains_all_and_noise_hides_part_of_the_assignment_but_no
     assert found[""]["test_router"]["experts_per_token_mean"].mean() == pytest.approx(2)
     assert found["best"]["test_recovery"] == pytest.approx(100)
     np.testing.assert_allclose(found["hard"]["test_recovery"], found["hard"]["test_reachable"])
+    np.testing.assert_allclose(found["best"]["test_reachable"], found["hard"]["test_reachable"])
     assert 40 < found["hard"]["test_recovery"] < 95
     assert found["best"]["test_loss"].mean() < found["hard"]["test_loss"].mean()
 
