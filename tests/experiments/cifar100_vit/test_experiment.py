@@ -12,14 +12,35 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
+from experiments.cifar100_vit.suite import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer
 from experiments.core.training.step import init
-from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
+from experiments.vision import networks
+from tests.experiments.support import on_one_device
 from tests.experiments.vision import numpy_vit
+
+
+def tiny_config(argument="small", **fields):
+    """Digits and a network of two blocks; `fields` by name, with `__` for the dots."""
+    return on_one_device(get_config(argument), DEMO, fields)
+
+
+def random_params(config, num_classes=10):
+    """Parameters by name, each of them random and the head too, so that all matter."""
+    rng = np.random.default_rng(0)
+    size = config.input.size
+    images = jax.ShapeDtypeStruct((1, size, size, 1), jnp.float32)
+    shapes = jax.eval_shape(networks.make(config, num_classes).init, jax.random.key(0), images)["params"]
+    scale = {"scale": 1.0, "kernel": 0.2, "bias": 0.1}
+    return {
+        name: (rng.normal(size=leaf.shape) * scale.get(name.rpartition("/")[2], 0.3)).astype(np.float32)
+        for name, leaf in flatten_dict(shapes, sep="/").items()
+    }
+
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
@@ -78,7 +99,8 @@ def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name)
 
 
 def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):
-    weights = write_weights(tmp_path / "weights.npz", num_classes=5)  # another head, which is left
+    weights = random_params(tiny_config(), num_classes=5)  # another head, which is left
+    np.savez(tmp_path / "weights.npz", **weights)
     config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True)
     experiment = RECIPE.build(config, DATA)
     assert "head" not in experiment.pretrained

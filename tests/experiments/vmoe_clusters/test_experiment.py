@@ -5,9 +5,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs.vmoe_clusters import get_config
 from experiments.core.errors import UsageError
+from experiments.core.record import metrics
+from experiments.core.training import train
 from experiments.vmoe_clusters.experiment import RECIPE, build, load
-from tests.experiments.vmoe_clusters.tiny import tiny_config
+from tests.experiments.support import set_fields
+
+TINY = {
+    "task.tokens": 12,
+    "task.experts": 6,
+    "task.width": 8,
+    "task.outputs": 4,
+    "task.groups": 8,
+    "router.capacity": 0,
+    "steps": 40,
+    "steps_per_dispatch": 20,
+    "eval_every": 20,
+    "checkpoint_every": 40,
+    "optimizer.warmup_steps": 4,
+    "seeds": (0, 1),
+}
+
+
+def tiny_config(router="hard", **fields):
+    """Six experts of four tokens each; `fields` by name, with `__` for the dots."""
+    config = get_config(f"router={router}")
+    set_fields(config, fields, TINY)
+    return config
 
 
 def experiment(config):
@@ -37,6 +62,18 @@ def test_the_solution_explains_all_and_noise_hides_part_of_the_assignment_but_no
     np.testing.assert_allclose(found["best"]["test_reachable"], found["hard"]["test_reachable"])
     assert 40 < found["hard"]["test_recovery"] < 95
     assert found["best"]["test_loss"].mean() < found["hard"]["test_loss"].mean()
+
+
+def test_a_run_learns_the_assignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    length = dict.fromkeys(("steps", "steps_per_dispatch", "eval_every", "checkpoint_every"), 400)
+    train.run(RECIPE, tiny_config(task__noise=0.1, **length), tmp_path)
+    start, end = metrics.read(tmp_path / "metrics.jsonl")
+    assert min(start["test_loss"]) > 80
+    assert max(end["test_loss"]) < 40
+    assert min(np.array(end["test_recovery"]) - start["test_recovery"]) > 3
+    assert end["test_reachable"] == start["test_reachable"]
+    assert start["test_loss"][0] != start["test_loss"][1]  # every seed has a problem of its own
 
 
 def test_the_problem_is_not_learned():
