@@ -48,6 +48,16 @@ def test_figure_4_has_medians_quartiles_and_errors_or_one_line_names_the_command
     assert {tuple(line.get_ydata()) for line in error.get_lines()} == {(1e-7, 1e-7), (1e-3, 1e-3)}
 
 
+def test_all_are_drawn(monkeypatch):
+    """With simple functions for the operators, and without what is drawn from records."""
+    monkeypatch.setattr(operators, "selected", lambda s, p: np.clip(s / 5, 0, 1))
+    monkeypatch.setattr(operators, "kept", lambda x1, x2, p: np.stack([x1, x2]) * (np.abs(x1) > 1))
+    monkeypatch.setattr(operators, "k_support_negentropy", lambda y, k: -y[:, 0] / k)
+    with mpl.rc_context(SHEET):
+        for name in command.FIGURES.keys() - {"figure4", "relaxations"}:
+            command.FIGURES[name]().draw_without_rendering()
+
+
 def test_the_captions_tell_of_every_figure_that_is_committed():
     text = (RESULTS / "figures" / "captions.md").read_text()
     assert set(re.findall(r"\((\w+\.svg)\)", text)) == {f"{name}.svg" for name in command.FIGURES}

@@ -8,7 +8,11 @@ import pytest
 from experiments.core.record.workdir import Workdir
 from experiments.core.report.paired import difference
 from experiments.core.report.results import load
+from scripts.compare import contents as contents_lib
 from scripts.compare.__main__ import main
+from scripts.compare.contents import contents
+from scripts.compare.groups import group
+from scripts.compare.workdirs import find
 from tests.scripts.workdirs import write_workdir
 
 START = [90.0, 88.0, 89.0]
@@ -97,3 +101,17 @@ def test_what_is_not_there_is_said_in_one_line(runs, tmp_path, capsys):
     assert main([str(tmp_path / "none"), f"--out={tmp_path / 'out'}"]) == 1
     assert "there is no run to compare" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_many_long_runs_make_a_page_that_shows_their_spikes(tmp_path, monkeypatch):
+    monkeypatch.setattr(contents_lib, "BUDGET", 3 * 5 * 6 * 50)
+    for number in range(3):
+        errors = [[50.0 - i / 10, 51.0 - i / 10] for i in range(400)]
+        errors[100 + number] = [77.0, 77.0]
+        write_workdir(tmp_path / str(number), errors, lam__start=1.0 + number)
+    for one in contents(group(find([str(tmp_path)])), [])["groups"]:
+        curve = one["curves"]["test_error"]
+        assert max(curve["mean"]) == 77
+        assert len(curve["mean"]) <= 50
+        rows = curve.get("rows", range(50))
+        assert one["x"]["epoch"][rows[curve["mean"].index(77)]] == 100 + int(one["about"]["run"])

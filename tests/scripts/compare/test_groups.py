@@ -60,6 +60,15 @@ def test_runs_of_an_unknown_experiment_are_shown_by_name_and_differing_fields(tm
     assert [one.baseline for one in found] == [None, None]
 
 
+def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
+    write_workdir(tmp_path / "done", [START, END])
+    write_workdir(tmp_path / "stopped", [START, END], seeds=(2, 3))
+    Workdir(tmp_path / "stopped").summary.unlink()
+    done, stopped = groups_of(tmp_path)
+    assert (done.state, stopped.state) == ("done", "unfinished, at epoch 1 of 1")
+    assert stopped.label.endswith("(unfinished, at epoch 1 of 1)")
+
+
 def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
     for name in ("a/run", "b/run"):
         write_workdir(tmp_path / name, [START, END], method="hard" if name < "b" else "dense")
