@@ -7,7 +7,8 @@ import pytest
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
-from experiments.core.training import train
+from experiments.core.training import feed, step, train
+from experiments.core.training import mesh as mesh_lib
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.mnist_pruning.test_networks import SIZE, small_transformer
 from tests.experiments.support import loaded, small_config
@@ -55,3 +56,14 @@ def test_every_unit_keeps_six_or_the_matrices_of_a_network_compete(budget):
     assert found["train_density"] == found["hardened_density"] == pytest.approx(density, rel=1e-5)
     shares = found["train_density_per_layer"].values()
     assert (len(shares), min(shares) != max(shares)) == ((1, False) if budget == "row" else (7, True))
+
+
+def test_a_step_of_a_transformer_whose_matrices_compete_can_be_traced():
+    config = small_transformer("gradual", density_schedule__every=1)
+    experiment, mesh = RECIPE.build(config, data_lib.load(config)), mesh_lib.make(config)
+    state = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
+    batch = {"image": np.zeros((1, 32, 8, 8, 1), np.uint8), "label": np.zeros((1, 32), np.int32)}
+    trained = step.make_train(experiment, config.steps, feed.Streamed.take)
+    after, _ = jax.eval_shape(trained, state, np.int32(0), {}, batch, np.int32(0))
+    shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (after, state)]
+    assert shapes[0] == shapes[1]
