@@ -34,7 +34,8 @@ SHORT = DEMO | {
     "checkpoint_every": 20,
     "optimizer.warmup_steps": 4,
 }
-RUN = SuiteRun("final-relaxed", SHORT, variant="small,router=relaxed")
+# The relaxed router trains in test_exchange.py; it takes longer to compile.
+RUN = SuiteRun("final-hard", SHORT, variant="small,router=hard")
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,8 @@ def test_a_run_learns_says_what_its_router_did_and_is_drawn(out):
     np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
     for prefix in ("train", "test"):
         router = end[f"{prefix}_router"]["block_0"]
-        assert min(router["support"]) >= 44
-        assert max(router["dropped_mass"]) < 50
+        assert min(router["support"]) == 44
+        assert max(router["dropped_mass"]) < 20
     assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
     assert start["test_stability"] == {"block_0": [None, None]}
     assert all(0 < value < 100 for row in (middle, end) for value in row["test_stability"]["block_0"])
