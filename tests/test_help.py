@@ -1,22 +1,13 @@
 """`--help` of whatever a user may start: it answers, and nothing imports TensorFlow for it."""
 
 import json
-import re
 import subprocess
 import sys
 
 import pytest
 
-from configs import cifar100_vit, mnist_pruning, vmoe, vmoe_clusters
-from experiments.core import config
 from scripts.bench.costs import ROOT, entry_points
 
-EXPERIMENTS = {
-    "mnist_pruning": mnist_pruning,
-    "cifar100_vit": cifar100_vit,
-    "vmoe": vmoe,
-    "vmoe_clusters": vmoe_clusters,
-}
 # Seconds to import, and a backend that takes the device.
 SLOW = ("tensorflow", "tensorflow_datasets", "torch")
 # All in one process, as to start Python takes longer than to ask. What one imports stays for the next: the first that
@@ -51,13 +42,3 @@ def test_help_is_there_and_imports_no_tensorflow(asked, module):
     assert asked[module]["status"] == 0
     assert f"python -m {module}" in asked[module]["said"]
     assert asked[module]["slow"] == []
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_help_of_an_experiment_has_the_file_its_docstring_and_every_field_and_variant(asked, name):
-    said = asked[f"experiments.{name}"]["said"]
-    assert f"--config=configs/{name}.py[:VARIANT]" in said
-    assert EXPERIMENTS[name].__doc__.strip() in said
-    assert said.endswith("\n".join(["", *config.lines(EXPERIMENTS[name].get_config()), ""]))
-    for variant in [*getattr(EXPERIMENTS[name], "VARIANTS", ()), *getattr(EXPERIMENTS[name], "OPTIONS", ())]:
-        assert re.search(rf"^(VARIANTS|OPTIONS): .*\b{variant}\b", said, re.MULTILINE)

@@ -11,8 +11,6 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.errors import UsageError
 from experiments.core.training import optimizer, train
 
-PEAKS = {"xent": 3e-3, "topk": 5e-3}
-
 
 def validate(config):
     """As the trainer does, before it reads data."""
@@ -51,39 +49,31 @@ def test_the_full_size_is_the_papers():
 
 def test_every_step_is_the_papers_sgd():
     """The updates of `optimizer.make`, step for step, against SGD in NumPy with the paper's values written out."""
-    loss, steps = "xent", 100
-    config = get_config(f"loss={loss},steps={steps}")
-    assert config.steps == config.eval_every == steps
+    steps, peak = 20, 3e-3
+    config = get_config(f"loss=xent,steps={steps}")
     # Norms from 0.06 to 5: some gradients are clipped to 1 and some are not.
     rng = np.random.default_rng(steps)
     gradients = rng.normal(size=(steps, 6)) * np.exp(rng.uniform(-3.5, 1, size=(steps, 1)))
     norms = np.linalg.norm(gradients, axis=1)
     assert 0.1 < (norms > 1).mean() < 0.9
-    momentum, rates, expected = np.zeros(6), [], []
+    momentum, expected = np.zeros(6), []
     for step in range(steps):
         momentum = 0.9 * momentum + gradients[step] / max(1.0, norms[step])
-        rates.append(paper_rate(step, steps, PEAKS[loss]))
-        expected.append(-rates[-1] * momentum)
+        rate = paper_rate(step, steps, peak)
+        assert optimizer.learning_rate(config, step) == pytest.approx(rate, rel=1e-5, abs=1e-9)  # what rows say
+        expected.append(-rate * momentum)
 
-    transformation = optimizer.make(config)
     # Large parameters, which a weight decay would not leave alone; the gradient of two leaves is clipped as one.
-    params = {"w": jnp.full((2, 2), 100.0), "b": jnp.full(2, -100.0)}
+    params = {"w": jnp.full(4, 100.0), "b": jnp.full(2, -100.0)}
+    transformation = optimizer.make(config)
 
     def update(state, gradient):
-        tree = {"w": gradient[:4].reshape(2, 2), "b": gradient[4:]}
-        made, state = transformation.update(tree, state, params)
-        return state, jnp.concatenate([made["w"].ravel(), made["b"]])
+        made, state = transformation.update({"w": gradient[:4], "b": gradient[4:]}, state, params)
+        return state, jnp.concatenate([made["w"], made["b"]])
 
     with jax.numpy_dtype_promotion("standard"):
-        _, found = jax.jit(lambda xs: jax.lax.scan(update, transformation.init(params), xs))(
-            jnp.asarray(gradients, jnp.float32)
-        )
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * PEAKS[loss])
-    assert np.abs(found[0]).max() == 0.0  # the rate starts from zero
-    assert max(rates) == rates[steps // 10] == PEAKS[loss]
-    # What rows of metrics say.
-    for step in (0, 1, steps // 10 - 1, steps // 10, steps // 2, steps - 1):
-        assert optimizer.learning_rate(config, step) == pytest.approx(rates[step], rel=1e-5, abs=1e-9)
+        _, found = jax.lax.scan(update, transformation.init(params), jnp.asarray(gradients, jnp.float32))
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5 * peak)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +95,9 @@ def test_an_option_changes_its_fields_alone(argument, fields):
     assert changed(argument) == fields
 
 
-@pytest.mark.parametrize(
-    ("argument", "count"), [("small", 1), ("small", 4), ("small,loss=xent,steps=200", 1), ("pretrain", 1)]
-)
-def test_the_stand_in_and_its_pretraining_are_accepted_on_as_many_devices_as_divide_their_batches(
-    monkeypatch, argument, count
-):
-    monkeypatch.setattr(jax, "device_count", lambda: count)
+@pytest.mark.parametrize("argument", ["small", "small,loss=xent,steps=200", "pretrain"])
+def test_the_stand_in_and_its_pretraining_are_accepted(monkeypatch, argument):
+    monkeypatch.setattr(jax, "device_count", lambda: 4)  # they divide its batches
     validate(get_config(argument))
 
 
@@ -121,7 +107,6 @@ def test_the_stand_in_and_its_pretraining_are_accepted_on_as_many_devices_as_div
         ("loss=", r"^'loss=' is not one of OPTION=VALUE, .* loss, p, target, steps"),
         ("loss=hinge", r"^loss=hinge is not allowed: it must be one of xent, topk, topk_mixture, .*, sorted_xent$"),
         ("small,recipe=big_vision", r"^recipe=big_vision .* small"),
-        ("small,weights=augreg", r"^weights=augreg .* small"),
         ("pretrain,steps=50", r"^steps=50 .* pretrain"),
     ],
 )
@@ -136,9 +121,7 @@ def test_the_full_size_is_refused_where_there_is_no_accelerator():
     validate(config)
     with pytest.raises(UsageError) as refused:
         RECIPE.prepare(config)
-    message = str(refused.value)
-    assert "\n" not in message
-    for part in ("B/16 at 384 pixels", "batches of 512", "needs GPUs or TPUs", WEIGHTS["original"], "cifar100-small"):
-        assert part in message
+    for part in ("B/16 at 384 pixels", "batches of 512", WEIGHTS["original"], "cifar100-small"):
+        assert part in str(refused.value)
     config.update(accelerator=False, pretrained="")  # an address would be fetched now
     RECIPE.prepare(config)

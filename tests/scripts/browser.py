@@ -1,6 +1,5 @@
 """Pages opened in a browser, and watched for what they should not do."""
 
-import dataclasses
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,51 +30,23 @@ def chromium(profile: Path) -> Iterator[BrowserContext]:
         context.close()
 
 
-@dataclasses.dataclass
-class Seen:
-    """Messages on the console, and what was asked for."""
-
-    errors: list[str] = dataclasses.field(default_factory=list)
-    requests: list[str] = dataclasses.field(default_factory=list)
-
-    def wrong(self, url: str) -> list[str]:
-        """Errors, and requests for anything but what lies inside the page, or below the URL."""
-        inside = ("data:", "blob:", url.partition("#")[0])
-        return self.errors + [request for request in self.requests if not request.startswith(inside)]
-
-
 @contextmanager
 def watched(
-    browser: BrowserContext,
-    path: Path,
-    *,
-    width: int = 1280,
-    height: int = 900,
-    scheme: str = "light",
-    ready: str = "#curves-plot .main-svg",
-    site: Path | None = None,
-    fragment: str = "",
-) -> Iterator[tuple[Page, Seen]]:
-    """The page of a file, once it is drawn; at the end nothing may have gone wrong.
+    browser: BrowserContext, path: Path, ready: str, width: int = 1280, scheme: str = "light", site: Path | None = None
+) -> Iterator[Page]:
+    """The page of a file, once what the selector `ready` names is drawn; at the end nothing may have gone wrong.
 
-    Args:
-      browser: what opens it.
-      path: of the file.
-      width: of the window, in pixels.
-      height: of the window, in pixels.
-      scheme: "light" or "dark".
-      ready: selector of what is there once the page is drawn.
-      site: the directory that the page may load files from; None: it may load nothing.
-      fragment: what comes after the path in the address.
+    It may load nothing but what lies inside it, or below `site`, and print nothing but logs.
     """
-    page, seen = browser.new_page(), Seen()
-    page.set_viewport_size({"width": width, "height": height})
+    page, wrong = browser.new_page(), []
+    allowed = ("data:", "blob:", (site or path).as_uri())
+    page.set_viewport_size({"width": width, "height": 850})
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    page.on("console", lambda message: seen.errors.append(message.text) if message.type != "log" else None)
-    page.on("pageerror", lambda error: seen.errors.append(str(error)))
-    page.on("request", lambda request: seen.requests.append(request.url))
-    page.goto(path.as_uri() + fragment)
+    page.on("console", lambda message: wrong.append(message.text) if message.type != "log" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url) if not request.url.startswith(allowed) else None)
+    page.goto(path.as_uri())
     page.wait_for_selector(ready)
-    yield page, seen
+    yield page
     page.close()
-    assert seen.wrong((site or path).as_uri()) == []
+    assert wrong == []

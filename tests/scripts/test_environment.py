@@ -44,8 +44,6 @@ def make_environment(tmp_path):
 @pytest.mark.parametrize(
     ("found", "taken"),
     [
-        ({"commands": {"python3": 11, "python3.12": 12, "python3.13": 13}}, "python3.13"),
-        ({"commands": {"python3": 12, "python3.11": 11}, "shims": ["python3.13", "python3.12"]}, "python3"),
         ({"commands": {"python3": 11}, "shims": ["python3.13"], "pyenv": ["3.12.1", "3.13.0"]}, "pyenv 3.13.0"),
         ({"commands": {"python3": 14, "python3.14": 14, "python3.12": 12}, "shims": ["python3.13"]}, "python3.12"),
         ({"commands": {"python3.13": 13, "mine": 12}, "chosen": "mine"}, "mine"),
@@ -59,8 +57,6 @@ def test_the_newest_supported_python_that_works_is_taken(make_environment, tmp_p
 
 
 def test_no_environment_of_an_unsupported_python(make_environment, tmp_path):
-    shims = ["python3.13", "python3.12", "python3.11"]
-    done = make_environment({"python3": 10}, shims=shims)
-    assert done.returncode == 1
-    assert "3.10" in done.stderr.splitlines()[-1]
+    done = make_environment({"python3": 10}, shims=["python3.13", "python3.12", "python3.11"])
+    assert (done.returncode, "3.10" in done.stderr.splitlines()[-1]) == (1, True)
     assert not (tmp_path / "venv").exists()

@@ -12,74 +12,61 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from configs.cifar100_vit import get_config
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import LOSSES, fine_tuning_loss
+from experiments.cifar100_vit.suite import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.stream import Stream
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer
 from experiments.core.training.step import init
-from tests.experiments.cifar100_vit.tiny import random_params, tiny_config, write_weights
+from experiments.vision import networks
+from tests.experiments.support import on_one_device
 from tests.experiments.vision import numpy_vit
+
+
+def tiny_config(argument="small", **fields):
+    """Digits and a network of two blocks; `fields` by name, with `__` for the dots."""
+    return on_one_device(get_config(argument), DEMO, fields)
+
+
+def random_params(config, num_classes=10):
+    """Parameters by name, each of them random and the head too, so that all matter."""
+    rng = np.random.default_rng(0)
+    size = config.input.size
+    images = jax.ShapeDtypeStruct((1, size, size, 1), jnp.float32)
+    shapes = jax.eval_shape(networks.make(config, num_classes).init, jax.random.key(0), images)["params"]
+    scale = {"scale": 1.0, "kernel": 0.2, "bias": 0.1}
+    return {
+        name: (rng.normal(size=leaf.shape) * scale.get(name.rpartition("/")[2], 0.3)).astype(np.float32)
+        for name, leaf in flatten_dict(shapes, sep="/").items()
+    }
+
 
 DATA = data_lib.load(tiny_config())
 KEY = jax.random.key(0)
 HALF = jnp.float32(0.5)
 ONE_BLOCK = {"model__depth": 1}  # nearly all the time is compilation
+MULTI_HOT = dataclasses.replace(
+    DATA,
+    **{
+        split: getattr(DATA, split) | {"label": np.eye(10, dtype=np.uint8)[getattr(DATA, split)["label"]]}
+        for split in ("train", "evaluation")
+    },
+)
 
 
-def tree(flat):
-    return unflatten_dict(flat, sep="/")
-
-
-def scaled(images):
-    """As the network wants them, in NumPy."""
-    return np.asarray(images, np.float32) / 127.5 - 1.0
-
-
-def test_the_loss_is_the_mean_over_the_batch_of_that_of_numpys_logits():
-    cases = {
-        "small,loss=xent": {},
-        "small,p=4/3,target=smooth": {"loss__lam": 1.0},
-    }
-    configs = [tiny_config(argument, **ONE_BLOCK, **fields) for argument, fields in cases.items()]
-    params = random_params(configs[0])
-    images, labels = DATA.train["image"][:12], DATA.train["label"][:12]
-    logits = numpy_vit.forward(params, scaled(images)).astype(np.float32)
-    assert np.ptp(logits) > 1  # far from the zeros of a fresh head
-
-    def loss(config, params, images, labels):
-        experiment = RECIPE.build(config, DATA)
-        return experiment.loss(params, {"image": experiment.augment(KEY, images), "label": labels}, KEY, HALF)
-
-    @jax.jit
-    def losses(params, images, labels, logits):
-        return [
-            (loss(config, params, images, labels), fine_tuning_loss(**config.loss)(logits, labels))
-            for config in configs
-        ]
-
-    for case, ((value, measured), expected) in zip(cases, losses(tree(params), images, labels, logits), strict=True):
-        assert value == measured["loss"]
-        np.testing.assert_allclose(value, np.mean(expected), rtol=2e-5, err_msg=case)
-
-
-def multi_hot(config):
-    """Of DATA, whatever the config."""
-    del config
-    splits = [split | {"label": np.eye(10, dtype=np.uint8)[split["label"]]} for split in (DATA.train, DATA.evaluation)]
-    return dataclasses.replace(DATA, train=splits[0], evaluation=splits[1])
-
-
-def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
-    config = tiny_config("small,loss=topk,target=smooth", **ONE_BLOCK)
+def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_hot():
+    config = tiny_config("small,p=4/3,target=smooth", loss__lam=1.0, **ONE_BLOCK)
     params, images = random_params(config), DATA.evaluation["image"][:60]
-    of_both = [data.evaluation["label"][:60] for data in (DATA, multi_hot(config))]
+    of_both = [data.evaluation["label"][:60] for data in (DATA, MULTI_HOT)]
+    logits = numpy_vit.forward(params, images.astype(np.float32) / 127.5 - 1.0)
+    assert np.ptp(logits) > 1  # far from the zeros of a fresh head
 
     @jax.jit
     def metrics_and_loss(params, *of_both):
         experiment = RECIPE.build(config, DATA)
         batch = {"image": experiment.augment(KEY, images)}
-        return [
+        return fine_tuning_loss(**config.loss)(jnp.float32(logits), of_both[0]), [
             (
                 experiment.evaluate(params, {"image": images, "label": labels}, HALF),
                 experiment.loss(params, batch | {"label": labels}, KEY, HALF)[0],
@@ -87,9 +74,9 @@ def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
             for labels in of_both
         ]
 
-    (found, loss), (of_vectors, other) = metrics_and_loss(tree(params), *of_both)
-    order = np.argsort(-numpy_vit.forward(params, scaled(images)), axis=1)
-    rank = np.argmax(order == of_both[0][:, None], axis=1)
+    expected, ((found, loss), (of_vectors, other)) = metrics_and_loss(unflatten_dict(params, sep="/"), *of_both)
+    np.testing.assert_allclose(loss, np.mean(expected), rtol=2e-5)
+    rank = np.argmax(np.argsort(-logits, axis=1) == of_both[0][:, None], axis=1)
     assert set(found) == {"test_accuracy", "mean_topk_error"}
     assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
     for k in range(1, 11):
@@ -105,14 +92,15 @@ def test_accuracies_are_those_of_a_sort_in_numpy_and_labels_may_be_multi_hot():
 def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
     config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, topk, "
-    for data in (multi_hot(config), streamed):
+    for data in (MULTI_HOT, streamed):
         expected = pytest.raises(UsageError, match=message) if LOSSES[name].single_label else contextlib.nullcontext()
         with expected:
             RECIPE.build(config, data)
 
 
 def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):
-    weights = write_weights(tmp_path / "weights.npz", num_classes=5)  # another head, which is left
+    weights = random_params(tiny_config(), num_classes=5)  # another head, which is left
+    np.savez(tmp_path / "weights.npz", **weights)
     config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True)
     experiment = RECIPE.build(config, DATA)
     assert "head" not in experiment.pretrained
@@ -131,25 +119,6 @@ def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path)
     assert params["head/kernel"].shape == (2, 32, 10)
 
 
-def test_the_same_parameters_decay_whether_blocks_are_scanned_or_not():
-    decayed = []
-    for scan in (False, True):
-        config = tiny_config(model__scan=scan)
-        config.optimizer.update({"schedule": "constant", "warmup_steps": 0})
-        config.optimizer.weight_decay, config.optimizer.decayed = 0.1, "matrices"
-        experiment = RECIPE.build(config, DATA)
-        shapes = jax.eval_shape(experiment.init, KEY)
-        zeros, ones = (jax.tree.map(lambda leaf, x=x: np.full(leaf.shape, x, np.float32), shapes) for x in (0.0, 1.0))
-        update = jax.jit(lambda zeros, ones, made=experiment.optimizer: made.update(zeros, made.init(ones), ones)[0])
-        updates = update(zeros, ones)
-        names = {name: bool(np.any(update)) for name, update in flatten_dict(updates, sep="/").items()}
-        decayed.append({name.replace("encoderblock_0", "encoderblock"): found for name, found in names.items()})
-    unrolled, scanned = decayed
-    assert scanned.items() <= unrolled.items()
-    assert scanned["Transformer/encoderblock/MlpBlock_0/Dense_0/kernel"]
-    assert not scanned["Transformer/encoderblock/LayerNorm_0/scale"]
-
-
 @pytest.mark.parametrize("argument", ["features", "last_block", "whole"])
 def test_weights_to_start_from_are_refused_where_the_network_has_others(argument):
     config = get_config(argument)
@@ -157,6 +126,16 @@ def test_weights_to_start_from_are_refused_where_the_network_has_others(argument
     config.pretrained = "weights.npz"
     with pytest.raises(UsageError, match=r"^config\.pretrained='weights\.npz' .* must be empty"):
         RECIPE.validate(config)
+
+
+def test_blocks_are_computed_again_on_request():
+    def program(remat):
+        experiment = RECIPE.build(tiny_config("small,loss=xent", model__remat=remat, model__scan=True), DATA)
+        params = jax.eval_shape(experiment.init, KEY)
+        batch = {"image": jax.ShapeDtypeStruct((8, 8, 8, 1), jnp.float32), "label": np.zeros(8, np.int32)}
+        return str(jax.make_jaxpr(jax.grad(experiment.loss, has_aux=True))(params, batch, KEY, HALF))
+
+    assert ["remat" in program(remat) for remat in (True, False)] == [True, False]
 
 
 def test_a_training_step_is_three_forward_passes():

@@ -1,7 +1,5 @@
 """Runs on digits: the densities of their rows, and networks that are exported, which are those of the last row."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,56 +7,34 @@ import pytest
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
-from experiments.core.training import train
+from experiments.core.training import feed, step, train
+from experiments.core.training import mesh as mesh_lib
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.mnist_pruning.test_networks import SIZE, small_transformer
 from tests.experiments.support import loaded, small_config
 
 
-def falling_to_about_k(rows):
-    assert rows[0]["train_density"] == [1.0]
-    assert rows[-1]["train_density"] == pytest.approx([0.1], abs=0.03)
+def run(tmp_path, variant, **fields):
+    """The rows of a run."""
+    train.run(RECIPE, small_config(variant, seeds=(1,), **fields), tmp_path)
+    return metrics.read(tmp_path / "metrics.jsonl")
 
 
-def of_pruned_layers_alone(rows):
+def test_hard_concrete_gates_close_to_about_k(tmp_path):
+    first, *_, last = run(tmp_path, "hard_concrete", epochs=60, checkpoint_every=60)
+    assert first["train_density"] == [1.0]
+    assert first["hardened_density"] == pytest.approx([0.1])
+    assert last["train_density"] == pytest.approx([0.1], abs=0.03)
+
+
+def test_pruned_layers_alone_have_the_density_and_an_exported_network_is_that_of_the_last_row(tmp_path):
+    rows = run(tmp_path, "ista", hidden=(16, 15), prune_layers=(1, 3), density=0.29, export_params=True)
     densities = [row["train_density"][0] for row in rows]
     assert densities == sorted(densities, reverse=True)
     assert densities[0] == 1.0
     kept = {"1": (296, 64 * 16), "3": (43, 15 * 10)}
     assert rows[-1]["train_density_per_layer"] == {layer: pytest.approx([k / n]) for layer, (k, n) in kept.items()}
     assert rows[-1]["train_density"] == pytest.approx([(296 + 43) / (1024 + 150)])
-
-
-def matrices_compete(rows):
-    last = rows[-1]
-    assert rows[0]["train_density"][0] > 0.3
-    assert last["train_density"] == last["hardened_density"] == pytest.approx([int(0.1 * SIZE) / SIZE], rel=1e-4)
-    assert last["hardened_error"] == last["test_error"]
-    shares = last["train_density_per_layer"]
-    assert len(shares) == 7
-    assert min(shares.values()) != max(shares.values())
-
-
-CASES = {
-    "hard_concrete": (falling_to_about_k, {"epochs": 60, "checkpoint_every": 60}),
-    "ista": (of_pruned_layers_alone, {"hidden": (16, 15), "prune_layers": (1, 3), "density": 0.29}),
-    "gradual": (matrices_compete, {"density": 0.1, "density_schedule__end": 0.75, "density_schedule__every": 1}),
-}
-
-
-@pytest.mark.parametrize("variant", CASES)
-def test_a_run_has_the_density_that_it_says_and_one_is_looked_at_as_exported(tmp_path, variant):
-    check, fields = CASES[variant]
-    make = small_transformer if variant == "gradual" else small_config
-    config = make(variant, seeds=(1,), **fields)
-    config.export_params = variant == "ista"
-    train.run(RECIPE, config, tmp_path)
-    rows = metrics.read(tmp_path / "metrics.jsonl")
-    check(rows)
-    saved = json.loads((tmp_path / "config.json").read_text())
-    assert (saved["method"], saved["density"]) == (config.method, config.density)
-    if not config.export_params:
-        return
 
     made = loaded("mnist_pruning", tmp_path)
     network, test = made["network"], made["data"].evaluation
@@ -69,11 +45,25 @@ def test_a_run_has_the_density_that_it_says_and_one_is_looked_at_as_exported(tmp
         assert found == pytest.approx(rows[-1][metric][0], rel=1e-6)
 
 
-def test_every_unit_keeps_six():
-    config = small_config("hard", budget="row", density=0.1)
+@pytest.mark.parametrize("budget", ["row", "network"])
+def test_every_unit_keeps_six_or_the_matrices_of_a_network_compete(budget):
+    make, density = (small_config, 6 / 64) if budget == "row" else (small_transformer, int(0.1 * SIZE) / SIZE)
+    config = make("hard", budget=budget, density=0.1)
     data = data_lib.load(config)
     experiment = RECIPE.build(config, data)
-    metrics = jax.jit(lambda key: experiment.evaluate(experiment.init(key), data.evaluation, jnp.float32(0)))(
-        jax.random.key(0)
-    )
-    assert metrics["train_density"] == metrics["hardened_density"] == pytest.approx(6 / 64)
+    evaluate = jax.jit(lambda key: experiment.evaluate(experiment.init(key), data.evaluation, jnp.float32(0)))
+    found = jax.tree.map(np.mean, evaluate(jax.random.key(0)))
+    assert found["train_density"] == found["hardened_density"] == pytest.approx(density, rel=1e-5)
+    shares = found["train_density_per_layer"].values()
+    assert (len(shares), min(shares) != max(shares)) == ((1, False) if budget == "row" else (7, True))
+
+
+def test_a_step_of_a_transformer_whose_matrices_compete_can_be_traced():
+    config = small_transformer("gradual", density_schedule__every=1)
+    experiment, mesh = RECIPE.build(config, data_lib.load(config)), mesh_lib.make(config)
+    state = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
+    batch = {"image": np.zeros((1, 32, 8, 8, 1), np.uint8), "label": np.zeros((1, 32), np.int32)}
+    trained = step.make_train(experiment, config.steps, feed.Streamed.take)
+    after, _ = jax.eval_shape(trained, state, np.int32(0), {}, batch, np.int32(0))
+    shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (after, state)]
+    assert shapes[0] == shapes[1]

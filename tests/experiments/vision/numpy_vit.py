@@ -65,3 +65,18 @@ def _forward(params, depth, image):
     if "pre_logits/kernel" in params:
         x = np.tanh(x @ params["pre_logits/kernel"] + params["pre_logits/bias"])
     return x @ params["head/kernel"] + params["head/bias"]
+
+
+def stacked(params: dict[str, np.ndarray], depth: int) -> dict[str, np.ndarray]:
+    """The same parameters with scanned blocks."""
+    first = [name for name in params if "/encoderblock_0/" in name]
+    blocks = {
+        name.replace("_0/", "/", 1): np.stack([params[name.replace("_0/", f"_{i}/", 1)] for i in range(depth)])
+        for name in first
+    }
+    return without(params, "/encoderblock_") | blocks
+
+
+def without(arrays: dict[str, np.ndarray], *parts: str) -> dict[str, np.ndarray]:
+    """The arrays whose names have none of the parts."""
+    return {name: array for name, array in arrays.items() if not any(part in name for part in parts)}

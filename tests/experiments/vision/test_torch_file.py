@@ -12,18 +12,9 @@ import pytest
 from experiments.vision import efficientnet_weights
 
 FLOATS, COUNT = np.arange(12, dtype="<f4"), np.array([7], "<i8")
-
-
-def _rebuild_tensor_v2():
-    """Stands for torch's function of this name."""
-
-
-class FloatStorage:
-    """Stands for torch's."""
-
-
-class LongStorage:
-    """Stands for torch's."""
+# What torch's files name, by where they name it.
+NAMED = {"_rebuild_tensor_v2": "torch._utils", "FloatStorage": "torch", "LongStorage": "torch"}
+TORCH = types.SimpleNamespace(**{name: type(name, (), {"__module__": module}) for name, module in NAMED.items()})
 
 
 class Tensor:
@@ -34,7 +25,7 @@ class Tensor:
         self.rest = (offset, shape, strides, False, collections.OrderedDict())
 
     def __reduce__(self):
-        return _rebuild_tensor_v2, (self.storage, *self.rest)
+        return TORCH._rebuild_tensor_v2, (self.storage, *self.rest)
 
 
 class Pickler(pickle.Pickler):
@@ -42,32 +33,21 @@ class Pickler(pickle.Pickler):
         return getattr(obj, "pid", None)
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    for module in ("torch", "torch._utils"):
-        monkeypatch.setitem(sys.modules, module, sys.modules[__name__])
-    for stands, module in ((_rebuild_tensor_v2, "torch._utils"), (FloatStorage, "torch"), (LongStorage, "torch")):
-        monkeypatch.setattr(stands, "__module__", module)
-
-    def write(tensors):
-        path = tmp_path / "weights.pth"
-        with path.open("wb") as file:
-            for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, tensors, ["b", "a"]):
-                Pickler(file, protocol=2).dump(part)
-            for storage in (COUNT, FLOATS):
-                file.write(struct.pack("<q", len(storage)) + storage.tobytes())
-        return path
-
-    return write
-
-
-def test_tensors_are_what_they_were(write):
+def test_tensors_are_what_they_were(tmp_path, monkeypatch):
+    for module in NAMED.values():
+        monkeypatch.setitem(sys.modules, module, TORCH)
     tensors = collections.OrderedDict(
-        whole=Tensor("a", FloatStorage, 12, 0, (3, 4), (4, 1)),
-        turned=Tensor("a", FloatStorage, 12, 2, (2, 5), (1, 2)),
-        count=Tensor("b", LongStorage, 1, 0, (), ()),
+        whole=Tensor("a", TORCH.FloatStorage, 12, 0, (3, 4), (4, 1)),
+        turned=Tensor("a", TORCH.FloatStorage, 12, 2, (2, 5), (1, 2)),
+        count=Tensor("b", TORCH.LongStorage, 1, 0, (), ()),
     )
-    found = efficientnet_weights.read(write(tensors))
+    path = tmp_path / "weights.pth"
+    with path.open("wb") as file:
+        for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, tensors, ["b", "a"]):
+            Pickler(file, protocol=2).dump(part)
+        for storage in (COUNT, FLOATS):
+            file.write(struct.pack("<q", len(storage)) + storage.tobytes())
+    found = efficientnet_weights.read(path)
     assert list(found) == ["whole", "turned", "count"]
     np.testing.assert_array_equal(found["whole"], FLOATS.reshape(3, 4))
     np.testing.assert_array_equal(found["turned"], FLOATS[2:].reshape(5, 2).T)

@@ -1,6 +1,5 @@
-"""The study of batches on a network that has hardly trained: its numbers against those of the run and of counting."""
+"""A run that a suite trains and draws, and the study of batches on it: its numbers against the run's and by hand."""
 
-import itertools
 import json
 from fractions import Fraction
 
@@ -11,49 +10,66 @@ import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
+from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import train
+from experiments.core.suite import command
+from experiments.core.suite.plan import SuiteRun
 from experiments.vision.networks import inputs_of
 from experiments.vmoe import batches, outputs
-from experiments.vmoe.experiment import RECIPE, make_model
+from experiments.vmoe.experiment import make_model
 from experiments.vmoe.routers import RelaxedExpertChoice, TokenChoice
+from experiments.vmoe.suite import DEMO, SUITE
 from tests.experiments.vmoe.tiny import random_params, tiny_config
 
 GROUP = 10  # images in training, of 16 tokens; 8 experts
-SHORT = {
-    "seeds": (0, 1),
-    "steps": 6,
-    "eval_every": 6,
-    "checkpoint_every": 6,
+ONE_BLOCK = {"model__depth": 1, "moe__blocks": (0,)}
+SHORT = DEMO | {
+    "model.depth": 1,
+    "moe.blocks": (0,),
+    "batch_size": 80,
     "eval_batch_size": 40,
-    "optimizer__warmup_steps": 1,
-    "model__depth": 1,
-    "moe__blocks": (0,),
+    "seeds": (0, 1),
+    "steps": 20,
+    "eval_every": 10,
+    "checkpoint_every": 20,
+    "optimizer.warmup_steps": 4,
 }
+# The relaxed router trains in test_exchange.py; it takes longer to compile.
+RUN = SuiteRun("final-hard", SHORT, variant="small,router=hard")
 
 
-@pytest.fixture(scope="module", params=["relaxed", "token_choice"])
-def studied(request, tmp_path_factory):
-    """The record of a run, by the command; and its workdir."""
-    path = tmp_path_factory.mktemp(request.param)
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    """A directory in which the suite has trained its one run, on one device, and drawn it; and the study of it."""
+    path = tmp_path_factory.mktemp("suite")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, "device_count", lambda: 1)
-        train.run(RECIPE, tiny_config(f"small,router={request.param}", **SHORT), path)
-        patch.setattr(batches, "SIZES", (1, GROUP, 40))
-        assert batches.main([str(path), f"--out={path / 'batches'}"]) == 0
-    record = json.loads((path / "batches" / f"{path.name}.json").read_text())
-    return record["run"], Workdir(path)
+        assert command.run_suite(SUITE, path, [RUN], [RUN], ["suite"]) == 0
+        patch.setattr(batches, "SIZES", (1, GROUP))
+        assert batches.main([str(path / RUN.name), f"--out={path / 'batches'}"]) == 0
+    return path
 
 
-def row(record, way, images):
-    (found,) = [row for row in record["rows"] if (row["way"], row["images"]) == (way, images)]
-    return found
+def test_a_run_learns_says_what_its_router_did_and_is_drawn(out):
+    start, middle, end = metrics.read(out / RUN.name / "metrics.jsonl")
+    assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
+    assert end["test_precision_at_1"][0] > start["test_precision_at_1"][0] + 5
+    np.testing.assert_allclose(end["test_error"], 100 - np.array(end["test_precision_at_1"]), atol=1e-4)
+    for prefix in ("train", "test"):
+        router = end[f"{prefix}_router"]["block_0"]
+        assert min(router["support"]) == 44
+        assert max(router["dropped_mass"]) < 20
+    assert start["train_router"]["block_0"]["support"] == [None, None]  # nothing has been trained
+    assert start["test_stability"] == {"block_0": [None, None]}
+    assert all(0 < value < 100 for row in (middle, end) for value in row["test_stability"]["block_0"])
+    assert "### Test after 20 steps" in (out / "table.md").read_text()
 
 
-def test_in_batches_of_training_it_is_the_run(studied):
-    record, workdir = studied
-    final = workdir.read_summary()["final"]
-    found = row(record, "batch", GROUP)
+def test_in_batches_of_training_it_is_the_run_and_alone_loads_vary_less_in_large_batches(out):
+    record = json.loads((out / "batches" / f"{RUN.name}.json").read_text())["run"]
+    assert record["environment"]["experiment"] == "vmoe"
+    rows = {(row["way"], row["images"]): row for row in record["rows"]}
+    final, found = Workdir(out / RUN.name).read_summary()["final"], rows["batch", GROUP]
     count = len(data_lib.load(tiny_config()).evaluation["label"])
     # The last images of the test set have other neighbours.
     np.testing.assert_allclose(
@@ -61,38 +77,24 @@ def test_in_batches_of_training_it_is_the_run(studied):
     )
     routing = final["test_router"]["block_0"]
     np.testing.assert_allclose(found["without"], 100 - np.array(routing["served_by_1"]["per_seed"]), atol=1)
-    assert record["environment"]["experiment"] == "vmoe"
-
-
-def test_alone_loads_vary_less_in_large_batches(studied):
-    record, _ = studied
+    np.testing.assert_allclose(rows["alone", GROUP]["tokens"], record["config"]["router"]["k"], rtol=0.2)
     assert 0 < max(record["changed"]) < 100
-    rows = [row(record, "alone", images) for images in (1, GROUP, 40)]
-    assert rows[0]["precision"] == rows[1]["precision"] == rows[2]["precision"]
-    for smaller, larger in itertools.pairwise(rows):
-        assert (np.array(larger["variation"]) < smaller["variation"]).all()
+    assert (np.array(rows["alone", GROUP]["variation"]) < rows["alone", 1]["variation"]).all()
 
 
-def test_experts_take_their_share(studied):
-    record, _ = studied
-    router = record["config"]["router"]
-    for images in (1, GROUP, 40):
-        alone, batch = (np.array(row(record, way, images)["tokens"]) for way in ("alone", "batch"))
-        if router["name"] == "token_choice":
-            np.testing.assert_allclose(alone, router["selected"] * GROUP * 16 / 8, rtol=1e-6)
-            dropped = np.array(row(record, "batch", images)["dropped"])
-            np.testing.assert_allclose(batch / alone, 1 - dropped / 100, rtol=1e-5)
-        else:
-            np.testing.assert_allclose(alone, router["k"], rtol=0.2)
-            assert (np.array(row(record, "batch", images)["variation"]) < 0.2).all()
+def test_values_of_a_row_by_hand():
+    served = np.array([[[3, 0]], [[5, 2]], [[1, 1]]])  # images, one layer, two experts; the third makes no batch of two
+    found = batches.Found(np.zeros(3), served, np.array([[0.1], [0.3], [0.9]]), np.array([[4.0], [8.0], [1.0]]))
+    values = batches._measure(found, 2, 0.5, 5)
+    expected = {"tokens": 5 / 0.5, "variation": 3 / 5, "without": 20.0, "dropped": 100 * (1 - (5 + 2) / 12)}
+    assert values == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["relaxed", "token_choice"])
-def test_alone_no_prediction_depends_on_the_batch(name):
-    config = tiny_config(f"small,router={name}", model__depth=1, moe__blocks=(0,))
+def test_alone_no_prediction_depends_on_the_batch():
+    config = tiny_config("small,router=relaxed", **ONE_BLOCK)
     data = data_lib.load(config)
     params, router = random_params(config, data), batches.trained_router(config)
-    thresholds = batches._thresholds(config, data, router)(params) if name == "relaxed" else {}
+    thresholds = batches._thresholds(config, data, router)(params)
     ones, many = (batches._evaluation(config, data, router, size, alone=True)(params, thresholds) for size in (1, 40))
     for field in ("classes", "served", "without"):
         np.testing.assert_array_equal(getattr(ones, field), getattr(many, field))
@@ -100,7 +102,7 @@ def test_alone_no_prediction_depends_on_the_batch(name):
 
 
 def test_thresholds_are_means_over_groups_of_training_images(monkeypatch):
-    config = tiny_config("small,router=hard", moe__blocks=(1,), router__score="logits")
+    config = tiny_config("small,router=hard", router__score="logits", **ONE_BLOCK)
     data = data_lib.load(config)
     params = random_params(config, data)
     router = batches.trained_router(config)
@@ -108,7 +110,7 @@ def test_thresholds_are_means_over_groups_of_training_images(monkeypatch):
     (threshold,) = batches._thresholds(config, data, router)(params).values()
     network = make_model(config, 10, router)
     prepared = inputs_of(config).prepare_stored(jnp.asarray(data.train["image"][:50]))
-    (seen,) = outputs.router_logits(network, params, prepared).values()
+    (seen,) = jax.jit(lambda params: outputs.router_logits(network, params, prepared))(params).values()
     ordered = np.sort(np.asarray(seen.clean), axis=1)  # [G, S, E]
     last, next_one = (ordered[:, -k].mean(axis=0) for k in (config.router.k, config.router.k + 1))
     assert (next_one < threshold.tau).all()
@@ -123,19 +125,9 @@ def test_k_and_slots_are_in_proportion():
     assert batches.proportional(TokenChoice(2, 28), Fraction(1024, 25)) == TokenChoice(2, 1147)
 
 
-@pytest.mark.parametrize(
-    ("variant", "fields"),
-    [
-        ("small,router=soft", {}),
-        ("small,router=relaxed", {"router__dykstra": 10}),
-        ("small,router=relaxed", {"router__lam__schedule": "geometric"}),
-    ],
-)
-def test_other_routers_are_refused(variant, fields):
+@pytest.mark.parametrize("fields", [{"router__dykstra": 10}, {"router__lam__schedule": "geometric"}])
+def test_other_routers_and_runs_that_are_not_done_are_refused(tmp_path, fields):
     with pytest.raises(UsageError, match=r"config\.router\.name=.* exact mask"):
-        batches.trained_router(tiny_config(variant, **fields))
-
-
-def test_a_run_that_is_not_done_is_refused(tmp_path):
+        batches.trained_router(tiny_config("small,router=relaxed", **fields))
     with pytest.raises(UsageError, match="is not done, or has no checkpoint"):
         batches.study(str(tmp_path), (1, 2))

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.core.training import mesh as mesh_lib
 from experiments.vmoe.layer import AUXILIARY, ROUTING, MoeLayer
-from experiments.vmoe.routers import RelaxedExpertChoice, SoftMoe, TokenChoice
+from experiments.vmoe.routers import RelaxedExpertChoice, TokenChoice
 
 SIZES = (2, 2, 2)  # along all three axes
 GROUPS, IMAGES, TOKENS, WIDTH, EXPERTS = 8, 3, 4, 32, 8  # 3 images of 4 tokens are a group
@@ -18,7 +18,6 @@ GROUPS, IMAGES, TOKENS, WIDTH, EXPERTS = 8, 3, 4, 32, 8  # 3 images of 4 tokens 
 LAYERS = {
     "relaxed": MoeLayer(EXPERTS, 64, RelaxedExpertChoice(3, 5, 1.0), IMAGES, "einsum"),
     "token choice": MoeLayer(EXPERTS, 64, TokenChoice(2, 5, "gates"), IMAGES, "gather"),
-    "soft": MoeLayer(EXPERTS, 64, SoftMoe(5), IMAGES),
 }
 COLLECTIVES = ("all-gather", "all-to-all", "all-reduce", "reduce-scatter", "collective-permute", "collective-broadcast")
 X, COTANGENT = np.random.default_rng(0).normal(size=(2, GROUPS * IMAGES, TOKENS, WIDTH)).astype(np.float32)
@@ -77,17 +76,6 @@ def expected():
     return jax.tree.map(np.asarray, compiled(*arguments))
 
 
-def test_every_parameter_has_a_gradient_and_the_router_its_metrics(expected):
-    for name, ((_, measured), gradient) in expected.items():
-        for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
-            assert np.isfinite(leaf).all(), (name, path)
-            assert np.abs(leaf).max() > 0, (name, path)
-        assert bool(measured) == (name != "soft")
-        if name == "token choice":
-            assert (measured["experts_per_token_mean"] > 1).all()
-            assert (measured["experts_per_token_mean"] <= 2).all()
-
-
 def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(expected):
     mesh = mesh_of(**dict(zip(mesh_lib.AXES, SIZES, strict=True)))
     with jax.set_mesh(mesh):
@@ -99,6 +87,8 @@ def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(expected)
         for metric, values in measured.items():
             # Shares in percent have an error of their own.
             np.testing.assert_allclose(values, wanted_measured[metric], rtol=1e-5, atol=1e-4, err_msg=name)
+        assert measured, name
+        assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(wanted_gradient)), name
         largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(wanted_gradient))
         for leaf, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted_gradient), strict=True):
             np.testing.assert_allclose(leaf, other, rtol=1e-5, atol=1e-6 * largest, err_msg=name)

@@ -1,4 +1,6 @@
-"""The experiment on digits: its losses, precision and schedules; gradients: test_layer.py, a run: test_suite.py."""
+"""The experiment on digits: its losses, precision and schedules; gradients: test_layer.py, a run: test_batches.py."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -6,6 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.core.input import dataset as data_lib
+from experiments.core.training import evaluation
+from experiments.core.training.experiment import Setup
 from experiments.vmoe import experiment as vmoe
 from experiments.vmoe.experiment import RECIPE
 from tests.experiments.vmoe.tiny import random_params, tiny_config
@@ -83,14 +87,10 @@ def test_the_loss_of_a_router_is_added_at_its_weight():
     np.testing.assert_allclose(loss - measured["loss"], config.router.auxiliary * measured["auxiliary"], rtol=1e-3)
 
 
-def test_blocks_without_experts():
-    def block(router):
-        config = tiny_config(f"small,router={router}", **ONE_BLOCK)
-        return jax.eval_shape(RECIPE.build(config, DATA).init, KEY)["Transformer"]["encoderblock_0"]
-
-    assert block("none").keys() == {"LayerNorm_0", "LayerNorm_1", "MultiHeadDotProductAttention_0"}
-    # As wide as to cost what 8 experts of 44 slots do for 160 tokens.
-    assert block("dense")["MoeLayer_0"]["MlpBlock_0"]["Dense_0"]["kernel"].shape == (32, round(8 * 44 / 160 * 64))
+def test_a_dense_block_is_as_wide_as_to_cost_what_8_experts_of_44_slots_do_for_160_tokens():
+    config = tiny_config("small,router=dense", **ONE_BLOCK)
+    block = jax.eval_shape(RECIPE.build(config, DATA).init, KEY)["Transformer"]["encoderblock_0"]
+    assert block["MoeLayer_0"]["MlpBlock_0"]["Dense_0"]["kernel"].shape == (32, round(8 * 44 / 160 * 64))
 
 
 def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
@@ -115,10 +115,31 @@ def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
     np.testing.assert_array_equal(early["support"].reshape(6, 10), early["support"].reshape(6, 10)[:, :1].repeat(10, 1))
 
 
+def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once():
+    config, data = tiny_config("small,router=hard", eval_batch_size=20, **ONE_BLOCK), DATA
+    few = {name: array[:13] for name, array in data.evaluation.items()}
+    filled = {name: array[np.minimum(np.arange(20), 12)] for name, array in data.evaluation.items()}
+    experiment = RECIPE.build(config, data)
+    params = random_params(config, data)
+    short = dataclasses.replace(data, evaluation=few)
+    made = evaluation.make(Setup(RECIPE, config, short))
+    made.compile(params)
+    of_each = jax.jit(experiment.evaluate)(params, filled, jnp.float32(0.5))
+    found = made(params, 0.5)
+    for name in ("test_loss", "test_precision_at_1"):
+        np.testing.assert_allclose(found[name], np.mean(of_each[name][:13]), rtol=1e-5)
+    # The joint frequencies of experts and classes, of the real images.
+    joint = np.sum(of_each["test_router"]["block_0"]["specialisation"][:13], axis=0)
+    share = joint / joint.sum()
+    alone = share.sum(axis=1, keepdims=True) * share.sum(axis=0, keepdims=True)
+    nats = np.sum(share * np.log(np.where(share > 0, share / np.where(alone > 0, alone, 1), 1)))
+    assert nats > 0.01
+    np.testing.assert_allclose(found["test_router"]["block_0"]["specialisation"], nats, rtol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("fields", "slots_of_a_group", "num_logits"),
     [
-        ({}, 8 * 44, 8),
         ({"moe__dispatcher": "dense"}, 8 * 160, 8),  # every expert on every token
         ({"router__name": "soft"}, 8 * 44, 8 * 44),  # a logit for every slot
     ],

@@ -3,12 +3,10 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.vmoe.measures import assigned, measure, mutual_information, stability
-from experiments.vmoe.outputs import Outputs
 from experiments.vmoe.routers import Logits, RelaxedExpertChoice, TokenChoice
 
 RNG = np.random.default_rng(0)
@@ -80,16 +78,6 @@ def test_where_nothing_is_selected_nothing_is_dropped(results):
     np.testing.assert_allclose(found["entropy"], np.log(E), rtol=1e-6)
 
 
-def test_they_have_no_gradient():
-    def total(logits):
-        return sum(
-            jnp.where(value < jnp.inf, value, 0.0).sum()
-            for value in measure(ROUTERS["token choice"](Logits(logits, logits))).values()
-        )
-
-    np.testing.assert_array_equal(jax.jit(jax.grad(total))(LOGITS), 0)
-
-
 def test_who_works_on_a_token_has_it_in_the_buffer(results):
     for routed in results[0].values():
         found = np.asarray(jax.jit(assigned)(routed))
@@ -99,13 +87,6 @@ def test_who_works_on_a_token_has_it_in_the_buffer(results):
             wanted[group, routed.token[group, expert, slot], expert] = True
         np.testing.assert_array_equal(found, wanted)
     assert (assigned(results[0]["relaxed without"]).sum(axis=1) <= 4).all()
-
-
-def test_experts_of_images_counts_their_tokens():
-    assigned = RNG.random((2, 6, E)) < 0.4  # two groups of two images of three tokens
-    found = Outputs(np.zeros((4, 10)), np.zeros(2), {}, {"block_0": jnp.asarray(assigned)}).experts_of_images("block_0")
-    by_image = [assigned[image // 2, 3 * (image % 2) : 3 * (image % 2) + 3].sum(axis=0) for image in range(4)]
-    np.testing.assert_array_equal(found, by_image)
 
 
 def test_specialisation_by_hand():

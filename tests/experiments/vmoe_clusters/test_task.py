@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from experiments.vmoe_clusters import task
 
 
-@pytest.mark.parametrize(("num_clusters", "k"), [(4, 3), (5, 2), (32, 25), (32, 31)])
+@pytest.mark.parametrize(("num_clusters", "k"), [(5, 2), (32, 31)])
 def test_every_cluster_has_k_tokens_and_no_two_tokens_the_same_clusters(num_clusters, k):
     pairs = task.pairs(num_clusters, k)
     assert pairs.shape == (num_clusters * k // 2, 2)
@@ -33,17 +33,11 @@ def test_targets_are_those_of_the_two_maps_and_entries_have_variance_1():
         expected = groups.tokens[group, token] @ (maps[a] + maps[b]) / np.sqrt(2)
         np.testing.assert_allclose(groups.targets[group, token], expected, rtol=1e-4, atol=1e-5)
     assert (clusters[0] != clusters[1]).any()  # names are dealt out anew
+    scale = np.sqrt(10 / (2 + 10 * noise**2))
+    rest = groups.tokens / scale - np.asarray(problem["centres"])[clusters].sum(axis=2)
+    assert rest.std() == pytest.approx(noise, rel=0.05)
     for group in clusters:
         np.testing.assert_array_equal(np.bincount(group.ravel()), np.full(8, k))
-
-
-def test_noise_is_what_is_left_without_the_centres():
-    problem = task.draw(jax.random.key(1), 6, 50, 1)
-    noise = 0.3
-    groups = jax.jit(task.sample, static_argnums=(2, 3))(problem, jnp.arange(40), noise, 4)
-    scale = np.sqrt(50 / (2 + 50 * noise**2))
-    rest = groups.tokens / scale - np.asarray(problem["centres"])[groups.clusters].sum(axis=2)
-    assert rest.std() == pytest.approx(noise, rel=0.05)
 
 
 def test_the_matching_is_that_of_scipy_over_all_groups():

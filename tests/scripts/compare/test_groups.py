@@ -1,15 +1,12 @@
 """Which runs are one group, what groups are called, which are shown first, and where runs are found."""
 
-import dataclasses
 import json
 
 import fsspec
 
-from configs import mnist_pruning
-from experiments.core.config import to_json
 from experiments.core.record.workdir import Workdir
 from scripts.compare.groups import group, shown_first
-from scripts.compare.workdirs import RESULTS, Found, find
+from scripts.compare.workdirs import find
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START, END = [90.0, 88.0], [7.0, 8.0]
@@ -35,18 +32,6 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
     assert "learning rate 0.5" in b.label
 
 
-def test_a_rerun_of_a_committed_run_is_of_the_same_group():
-    found = find([str(RESULTS / "mnist_pruning")])
-    before = next(run for run in found.runs if run.name == "final-layers123-hard")
-    now = to_json(mnist_pruning.get_config("hard"))
-    rerun = dataclasses.replace(before, name="mine", config=now | {"seeds": [98, 99]})
-    rerun = dataclasses.replace(rerun, summary=before.summary | {"seeds": [98, 99]})
-    series = found.series[before.name]
-    (one,) = group(Found([before, rerun], {before.name: series, "mine": series}, [], {before.name}))
-    assert [run.name for run in one.runs] == [before.name, "mine"]
-    assert one.own
-
-
 def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_field(tmp_path, monkeypatch):
     committed = {
         "baseline": {"method": "hard"},
@@ -63,16 +48,6 @@ def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_fi
     names = [one.runs[0].name.rpartition("/")[2] for one in shown_first(found)]
     assert names == ["mine", "baseline", "one field"]
     assert found[0].baseline is next(one.runs[0] for one in found if one.runs[0].name.endswith("baseline"))
-
-
-def test_without_own_runs_the_first_are_shown_and_no_trials(tmp_path, monkeypatch):
-    for number in range(12):
-        for split in ("test", "validation"):
-            name = tmp_path / ("sweep" if split == "validation" else "final") / str(number)
-            write_workdir(name, [START, END], lam__start=float(number), split=split)
-    monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path)
-    found = groups_of(tmp_path)
-    assert [one.runs[0].name.partition("/")[0] for one in shown_first(found)] == ["final"] * 8
 
 
 def test_runs_of_an_unknown_experiment_are_shown_by_name_and_differing_fields(tmp_path):
@@ -99,7 +74,6 @@ def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
         write_workdir(tmp_path / name, [START, END], method="hard" if name < "b" else "dense")
     found = find([str(tmp_path / "a"), str(tmp_path / "b"), f"{tmp_path}/a/"])
     assert [run.name for run in found.runs] == [f"{tmp_path}/a/run", f"{tmp_path}/b/run"]
-    assert find([str(tmp_path / "a" / "run")]).runs[0].name == "run"
     monkeypatch.chdir(tmp_path / "a" / "run")
     assert find(["."]).runs[0].name == "run"
 

@@ -36,13 +36,10 @@ def test_metrics_are_columns_by_seed_and_rows_by_step():
     np.testing.assert_array_equal(series.values["seconds"], [[0], [1.25], [2.5]])  # of each of two seeds
 
 
-@pytest.mark.parametrize("values", [[1.0], 3.0, ["a", "b"], [1.0, [2.0]]])
-def test_what_is_not_a_number_per_seed_is_refused(values):
-    with pytest.raises((ValueError, TypeError)):
-        Series.of([ROWS[0] | {"loss": values}], [3, 4])
-
-
-def test_a_step_twice_is_refused():
+def test_what_is_not_a_number_per_seed_and_a_step_twice_are_refused():
+    for values in ([1.0], ["a", "b"]):
+        with pytest.raises((ValueError, TypeError)):
+            Series.of([ROWS[0] | {"loss": values}], [3, 4])
     with pytest.raises(ValueError, match="twice"):
         Series.of([ROWS[0], ROWS[0]], [3, 4])
 

@@ -19,7 +19,6 @@ def answers(finding):
 @pytest.mark.parametrize(
     ("platform", "size", "extra", "expected"),
     [
-        ("tpu", 384, 1.001, ("yes", None)),
         ("tpu", 384, 1.03, ("no", None)),
         ("tpu", 224, 1.001, ("not possible here", "yes")),
         ("cpu", 384, 1.03, ("not possible here", "no")),
@@ -28,18 +27,12 @@ def answers(finding):
 def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, platform, size, extra, expected):
     losses = {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")}
     write_bench(tmp_path, "losses", platform, settings={"variant": "B/16", "size": size}, losses=losses)
-    finding = benchmarks.losses(tmp_path)
-    assert answers(finding) == expected
-    assert finding.on == ("TPU v9" if platform == "tpu" else "2 cores of Z80")
+    assert answers(benchmarks.losses(tmp_path)) == expected
 
 
 @pytest.mark.parametrize(
     ("platform", "papers", "expected", "most"),
-    [
-        ("cpu", 1.1, ("not possible here", "no"), 1.01),
-        ("tpu", 1.6, ("yes", None), 1.6),
-        ("tpu", 1.1, ("no", None), 1.1),
-    ],
+    [("cpu", 1.1, ("not possible here", "no"), 1.01), ("tpu", 1.6, ("yes", None), 1.6)],
 )
 def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_path, platform, papers, expected, most):
     routers = {
@@ -52,11 +45,9 @@ def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_pat
     assert (finding.as_stated if platform == "tpu" else finding.tuned).number == f"{most:.3f} times as long"
 
 
-@pytest.mark.parametrize("place", ["nowhere", "here"])
-def test_the_command_prints_a_line_a_claim_or_says_that_there_is_no_directory(tmp_path, monkeypatch, capsys, place):
-    (tmp_path / "here").mkdir()
+def test_the_command_prints_a_line_a_claim_or_says_that_there_is_no_directory(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(claims, "CLAIMS", tuple(claim for claim in CLAIMS if claim not in COMPUTED))
-    assert making.on_directory("report", "", report.make, [str(tmp_path / place)]) == (0 if place == "here" else 2)
-    out, err = capsys.readouterr()
-    assert out.count("| not measured |") == (len(claims.CLAIMS) if place == "here" else 0)
-    assert (place == "here") != ("nowhere is not a directory" in err)
+    assert making.on_directory("report", "", report.make, [str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("| not measured |") == len(claims.CLAIMS)
+    assert making.on_directory("report", "", report.make, [str(tmp_path / "nowhere")]) == 2
+    assert "nowhere is not a directory" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 from experiments.core.config import to_json
 from experiments.core.report import making
 from experiments.core.suite.plan import find
-from scripts.report import RESULTS, ROOT, operators, readme
+from scripts.report import RESULTS, ROOT, readme
 from scripts.report.claims import CLAIMS
 
 # By the directory of results, the experiment and the preset of its suite.
@@ -37,22 +37,6 @@ INTERVAL = re.compile(r"\d+\.\d+ ± \d+\.\d+")
 @pytest.fixture(scope="module")
 def findings():
     return [claim.find(RESULTS) for claim in CLAIMS]
-
-
-def test_operators_are_as_their_readme_says(findings):
-    found = {
-        claim.find.__name__: (finding.as_stated.answer, finding.tuned and finding.tuned.answer)
-        for claim, finding in zip(CLAIMS, findings, strict=True)
-        if claim.find.__module__ == operators.__name__
-    }
-    assert found == {
-        "sparsity": ("yes", None),
-        "smoothness": ("no", None),
-        "error_bound": ("yes", None),
-        "loss_is_bounded": ("no", "yes"),
-    }
-    assert "gradient jumps by 1.67" in str(findings)
-    assert "1.67" in (ROOT / "ops" / "README.md").read_text()
 
 
 def test_answers_and_blocks_are_those_that_the_results_give(findings):
@@ -126,5 +110,3 @@ def test_records_name_no_place_of_the_machine_that_they_come_from():
     place = re.compile(r'"(?:--\w+=)?(?:/\w+/|[A-Z]:\\)[^"]*"')
     found = {str(path.relative_to(ROOT)): place.search(path.read_text()) for path in RESULTS.rglob("*.json")}
     assert not {path: match[0] for path, match in found.items() if match}
-    assert place.search('["--text=/tmp/here"]')
-    assert place.search('{"workdir": "/home/me/runs"}')

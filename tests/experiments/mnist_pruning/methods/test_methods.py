@@ -16,7 +16,6 @@ from tests.experiments.support import small_config
     ("fields", "allowed"),
     [
         ({"density_schedule.begin": 1.0}, ""),
-        ({"density_schedule.every": 0}, ""),
         ({"topkast.penalty": -1.0}, ""),
         ({"prune_layers": (1, 4)}, ""),
         ({"density_schedule.name": "constant", "method": "gradual"}, "cubic for gradual"),

@@ -65,19 +65,17 @@ def test_straight_through_it_is_hard_forward_and_relaxed_backward():
 
 
 def test_the_support_falls_as_a_cubic_until_it_is_hard():
-    size = 640
-    w, fields = jax.random.normal(jax.random.key(0), (size,)), {"lam__schedule": "support", "hard_after": 0.8}
+    w, fields = jax.random.normal(jax.random.key(0), (640,)), {"lam__schedule": "support", "hard_after": 0.8}
     method = METHODS["relaxed"].make(small_config("relaxed", debias=True, **fields), 10)
     weights = jax.jit(jax.vmap(lambda progress: method.weights(w, {}, progress, None)))
     found = np.count_nonzero(weights(jnp.float32([0, 0.4, 0.8, 1])), axis=1).tolist()
-    assert found == [size, pytest.approx((0.1 + 0.9 * 0.5**3) * size, abs=2), 64, 64]
+    assert found == [640, pytest.approx((0.1 + 0.9 * 0.5**3) * 640, abs=2), 64, 64]
 
 
 @pytest.mark.parametrize(
     ("fields", "wrong", "why"),
     [
         ({"form": "mask"}, {"debias": True}, "False with form='mask'"),
-        ({"form": "mask_of_squares"}, {"debias": True}, "False with form='mask_of_squares'"),
         ({"lam.schedule": "support"}, {"form": "mask"}, "operator with lam.schedule='support'"),
         ({"lam.schedule": "support"}, {"density_schedule.name": "cubic"}, "constant with lam.schedule='support'"),
         *(

@@ -1,0 +1,27 @@
+"""The presets of all suites: their runs are sound, and compare like with like."""
+
+import jax
+import pytest
+
+from experiments.cifar100_vit.suite import SUITE as CIFAR100
+from experiments.mnist_pruning.methods import METHODS
+from experiments.mnist_pruning.suite.__main__ import SUITE as MNIST
+from experiments.vmoe.suite import SUITE as VMOE
+from experiments.vmoe_clusters.suite import SUITE as CLUSTERS
+from tests.experiments.support import assert_sound, suite_configs
+
+PRESETS = [(suite, preset) for suite in (MNIST, CIFAR100, VMOE, CLUSTERS) for preset in suite.presets]
+
+
+@pytest.mark.parametrize(("suite", "preset"), PRESETS, ids=[f"{suite.recipe.name}-{name}" for suite, name in PRESETS])
+def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(suite, preset, monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    assert_sound(suite, preset)
+    assert suite is not VMOE or {config.accelerator for _, config in suite_configs(suite, preset)} == {preset == "full"}
+
+
+@pytest.mark.parametrize("preset", MNIST.presets)
+def test_the_dense_network_is_chosen_by_its_own_error_which_hardening_would_spoil(preset):
+    runs = MNIST.presets[preset]()
+    assert all((run.base["method"] == "dense") == (run.chosen_by == "valid_error") for run in runs if run.candidate_for)
+    assert preset != "demo" or {run.base["method"] for run in runs} == set(METHODS)

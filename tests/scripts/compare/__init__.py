@@ -1,1 +1,0 @@
-"""A package, so that fixtures may last as long as its tests."""
