@@ -32,7 +32,13 @@ def chromium(profile: Path) -> Iterator[BrowserContext]:
 
 @contextmanager
 def watched(
-    browser: BrowserContext, path: Path, ready: str, width: int = 1280, scheme: str = "light", site: Path | None = None
+    browser: BrowserContext,
+    path: Path,
+    ready: str,
+    width: int = 1280,
+    scheme: str = "light",
+    site: Path | None = None,
+    fragment: str = "",
 ) -> Iterator[Page]:
     """The page of a file, once what the selector `ready` names is drawn; at the end nothing may have gone wrong.
 
@@ -45,7 +51,7 @@ def watched(
     page.on("console", lambda message: wrong.append(message.text) if message.type != "log" else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: wrong.append(request.url) if not request.url.startswith(allowed) else None)
-    page.goto(path.as_uri())
+    page.goto(path.as_uri() + fragment)
     page.wait_for_selector(ready)
     yield page
     page.close()

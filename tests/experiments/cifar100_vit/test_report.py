@@ -13,16 +13,32 @@ from tests.scripts.workdirs import write_fine_tuning
 KS = range(1, 11)
 
 
+def rows_of(directory):
+    """The rows of the table, as cells by column, and all lines."""
+    lines = "\n".join(report.tables(PRESENTATION.load(directory)[0], making.chosen(directory))).splitlines()
+    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
+    return [dict(zip(header, row, strict=True)) for row in rows], "\n".join(lines)
+
+
 def test_pairs_are_by_seed_and_diverged_seeds_leave_the_means(tmp_path):
     write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None]}, "small,loss=xent", seeds=(2, 1, 0))
     write_fine_tuning(tmp_path / "topk", {1: [29.0, 18.0, 50.0]}, seeds=(0, 1, 7))
     write_fine_tuning(tmp_path / "lost", {1: [None] * 3}, "small,target=smooth")
-    lines = "\n".join(report.tables(PRESENTATION.load(tmp_path)[0], making.chosen(tmp_path))).splitlines()
-    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|"))
-    xent, topk, lost = (dict(zip(header, row, strict=True)) for row in rows)
+    (xent, topk, lost), _ = rows_of(tmp_path)
     assert (xent["top-1"], xent["diverged"]) == ("15.00 ± 63.53", "1")
     assert topk["top-1 minus cross-entropy"] == "-2.00"  # of seed 1 alone
     assert (lost["top-1"], lost["top-1 minus cross-entropy"], lost["diverged"]) == ("-", "-", "3")
+
+
+def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):
+    """Four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
+    ranks = {"xent": [[0, 1, 2, 3], [0, 0, 5, 9], [0, 0, 9, 9]], "topk": [[0, 0, 0, 2], [0, 0, 1, 0], [10, 10, 10, 10]]}
+    write_fine_tuning(tmp_path / "xent", {1: [25.0, 50.0, 50.0]}, "loss=xent", ranks=ranks["xent"])
+    write_fine_tuning(tmp_path / "topk", {1: [75.0, 75.0, None]}, "", ranks=ranks["topk"])
+    # By image (0 + 0) / 2, (1 + 0) / 2, (1 + 0) / 2 and (0 + 1) / 2, in percent: a standard deviation of 25.
+    (_, topk), text = rows_of(tmp_path)
+    assert topk["top-1 minus cross-entropy"] == "+37.50 ± 158.83 / 24.50"
+    assert "a number after a stroke is the half width of their 95 % interval over test images" in text
 
 
 def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
@@ -46,11 +62,49 @@ def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
     assert (band.min(), band.max()) == pytest.approx((2 - 2.484138, 2 + 2.484138), rel=1e-5)
 
 
+def answers(finding):
+    """The two answers: at the paper's settings, and tuned."""
+    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
+
+
 @pytest.mark.parametrize(("top3", "expected"), [(70.0, ("yes", None)), (50.0, ("no", None))])
 def test_the_papers_network_is_judged_where_it_was_trained(tmp_path, top3, expected):
     for name, level in (("xent", 60.0), ("topk", top3)):
         accuracies = {k: [level + seed / 10 + (seed * k) % 2 for seed in range(3)] for k in (1, 3, 5, 10)}
         write_fine_tuning(tmp_path / report.FULL / name, accuracies, "", loss__name=name, split="test")
     finding = report.accuracy(tmp_path)
-    answers = tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
-    assert (answers, finding.on) == (expected, "paper's task")
+    assert (answers(finding), finding.on) == (expected, "paper's task")
+
+
+def on_features(results, papers, own, form="features", name="cifar100_pretrained"):
+    """Cross-entropy with 60 % at every k at the paper's rates, 70 % at its own, and top-3 losses so far ahead of it."""
+    for folder, level, losses in (("paper/", 60.0, papers), ("final-", 70.0, own)):
+        for loss, ahead in {"xent": 0.0, "topk": losses}.items():
+            accuracies = {k: [level + ahead + seed / 10 * (k % 2) for seed in range(3)] for k in KS}
+            write_fine_tuning(results / name / f"{folder}{loss}", accuracies, f"{form},loss={loss}")
+    return results
+
+
+@pytest.mark.parametrize(
+    ("papers", "own", "expected"),
+    [(9.0, -1.0, ("yes", "no")), (-9.0, 40.0, ("no", "yes")), (0.0, 0.0, ("no", "no"))],
+)
+def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(tmp_path, papers, own, expected):
+    finding = report.accuracy(on_features(tmp_path, papers, own))
+    assert answers(finding) == expected
+    assert (finding.as_stated.number, finding.tuned.number) == (
+        f"accuracy {abs(papers):.2f} ± 0.00 {'lower' if papers < 0 else 'higher'}",
+        f"accuracy {abs(own):.2f} ± 0.00 {'lower' if own < 0 else 'higher'}",
+    )
+    (lines,) = report.blocks(tmp_path).values()
+    assert sum(line.count(f"| {papers:+.2f} ± 0.00 |") for line in lines) == 1 + (papers == own)
+
+
+@pytest.mark.parametrize("missing", ["paper/topk", "final-topk"])
+@pytest.mark.parametrize("part", ["cifar100_pretrained", "cifar100_last_block"])
+def test_a_suite_that_goes_on_answers_nothing_yet(tmp_path, part, missing):
+    on_features(tmp_path, 9.0, -1.0)
+    on_features(tmp_path, -2.0, 3.0, "last_block", "cifar100_last_block")
+    (tmp_path / part / missing / "summary.json").unlink()
+    finding = report.accuracy(tmp_path)
+    assert (finding and answers(finding)) == (None if part == "cifar100_pretrained" else ("yes", "no"))

@@ -1,6 +1,10 @@
 """The page in a browser, on a desk and on a phone: no error, no request, and its controls do what they say."""
 
+import csv
+import html
 import json
+import re
+import struct
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -15,6 +19,7 @@ from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START = [90.0, 88.0, 89.0]
 READY = "#plot .main-svg"
+RANGES = "['xaxis', 'yaxis'].flatMap((axis) => byId('plot')._fullLayout[axis].range)"
 MOST_PIXELS = 3000  # of the height of a page before one has opened more of it
 
 
@@ -116,6 +121,77 @@ def test_differences_are_those_that_python_finds(page, runs):
         assert next(cells for text, cells in rows.items() if "unfinished" in text) == ["-", "-"]
     page.select_option("#experiment", "cifar100_vit")  # it has metrics of its own
     assert column(page, "mean_topk_error") == ["62.8 ± 6.4"]
+
+
+def test_what_differs_between_the_shown_groups(page):
+    for name in ("c", "d<b>"):
+        page.uncheck(f"#show-{group_id(page, name)}")
+    fields = column(page, "field", "#fields-table")
+    cells = [row.locator("td").all_inner_texts() for row in page.locator("#fields-table tbody tr").all()]
+    found = dict(zip(fields, cells, strict=True))
+    assert found["run"] == ["a", "b"]
+    assert found["method"] == ["hard", "relaxed"]
+    assert found["lam.start"] == ["not used", "0.1"]
+    assert "dataset" not in found
+    page.click("#show-all")
+    assert "<script>oops()</script>" in page.inner_text("#fields-table")
+
+
+def test_tables_are_saved_as_csv(page):
+    with page.expect_download() as download:
+        page.click("#finals-csv")
+    assert download.value.suggested_filename == "finals.csv"
+    rows = list(csv.DictReader(download.value.path().read_text().splitlines()))
+    hard = next(row for row in rows if row["runs"] == "hard top-k")
+    assert float(hard["test_error"]) == 7
+    assert float(hard["test_error, half width of the 95 % interval"]) == pytest.approx(2.4841, abs=1e-3)
+    assert page.locator("#fields-csv").count() == 1
+
+
+def test_plots_are_saved_with_the_names_of_what_they_show(page):
+    def saved(kind):
+        with page.expect_download() as download:
+            page.click(f"#curves-{kind}")
+        return download.value.path().read_bytes()
+
+    svg = saved("svg").decode()
+    names = re.findall(r'<text class="legendtext"[^>]*>(.*?)</text>', svg)
+    assert [html.unescape(name) for name in names] == [html.unescape(name) for name, _, _ in lines(page)]
+    width, height = struct.unpack(">II", saved("png")[16:24])  # of the header of a PNG
+    assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
+    assert page.evaluate("byId('plot')._fullLayout.showlegend") is False  # the page has its own list
+
+
+def test_columns_sort_both_ways_and_by_keyboard(page):
+    page.click("#finals-table th button:text-is('test_error')")
+    ascending = column(page, "test_error")
+    assert ascending == sorted(ascending, key=lambda cell: float(cell.split()[0]))
+    assert page.evaluate("document.activeElement.textContent") == "test_error"
+    page.keyboard.press("Enter")
+    assert column(page, "test_error") == ascending[::-1]
+    assert page.locator("#finals-table th[aria-sort=descending]").inner_text() == "test_error"
+
+
+def test_the_address_brings_back_what_was_chosen(browser, path, page):
+    assert page.evaluate("location.hash") == ""  # nobody has chosen anything
+    page.select_option("#metric", "train_loss")
+    page.select_option("#axis", "epoch")
+    page.check("#log-y")
+    page.uncheck(f"#show-{group_id(page, 'c')}")
+    page.select_option("#reference", group_id(page, "b"))
+    page.click("#finals-table th button:text-is('train_loss')")
+    page.click("#curves-in")
+    names, ranges, order = [name for name, _, _ in lines(page)], page.evaluate(RANGES), column(page, "runs")
+    fragment = page.evaluate("location.hash")
+    with watched(browser, path, ready=READY, fragment=fragment) as page:
+        assert [name for name, _, _ in lines(page)] == names
+        assert len(names) == 3
+        assert page.evaluate(RANGES) == pytest.approx(ranges, rel=1e-3)
+        assert [page.input_value(f"#{name}") for name in ("metric", "axis")] == ["train_loss", "epoch"]
+        assert page.input_value("#reference") == group_id(page, "b")
+        assert page.is_checked("#log-y")
+        assert column(page, "runs") == order
+        assert page.evaluate("location.hash") == fragment
 
 
 def test_a_page_opens_short_legible_and_without_scrolling_sideways(browser, tmp_path):
