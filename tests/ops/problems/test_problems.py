@@ -29,7 +29,8 @@ ALWAYS = (
     Setting("topk_mask", n=40, rows=192, p=4 / 3, layout="vmap", optimized=True),
     Setting("topk_mag", n=6, p=1.1, debias=True, where=True, layout="columns"),
     Setting("topk_mag", n=10, rows=192, debias=True, optimized=True),
-    Setting("topk_mag", n=12, rows=192, dtype="float64", p=1.5, debias=True, solver="pav"),
+    Setting("topk_mag", n=10, rows=192, p=1.2, debias=True, solver="pav"),
+    Setting("relaxed_topk", n=3, rows=192, p=1.5, phi="exp", solver="pav"),
     Setting("topk_mag", n=5, rows=32, p=4 / 3, layout="vmap", where=True, solver="kernel"),
     Setting("relaxed_topk", n=5, dtype="float64", phi="abs"),
     Setting("relaxed_topk", n=10, rows=192, dtype="float64", p=1.5, phi="exp"),
@@ -44,13 +45,12 @@ ALWAYS = (
     Setting("hard_topk_mag_tree", n=12, groups="blocks", density=True),
     Setting("relaxed_topk_value", n=5, p=1.5, phi="half_square", where=True),
     Setting("topk_sum", n=5, where=True),
-    Setting("topk_fenchel_young_loss", n=6, dtype="bfloat16", p=1.5, target="smooth", layout="middle"),
+    Setting("topk_fenchel_young_loss", n=6, dtype="bfloat16", p=1.5, target="smooth", layout="columns"),
     Setting("topk_fenchel_young_loss", n=10, rows=192, dtype="float64", p=4 / 3, where=True),
     Setting("knapsack_mask", n=6, p=1.5, where=True),
-    Setting("topk_plan", n=6, rows=16, dtype="float64"),
     Setting("soft_sort", n=5, dtype="float64", p=4 / 3),
-    Setting("soft_rank", n=4, p=1.5, layout="columns"),
-    Setting("project_permutahedron", n=5, layout="middle"),
+    Setting("soft_rank", n=4, p=1.5, layout="vmap"),
+    Setting("project_permutahedron", n=5, layout="columns"),
 )
 
 
