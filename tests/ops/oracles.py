@@ -57,13 +57,14 @@ def generic(x, k, lam, p, kind="mask"):
     def objective(parameters):
         y, z = parameters[:n], parameters[n:]
         if kind == "mask":
-            y = z
-        squares = 0 if kind == "mask" else np.sum(y**2 / z) / 2
-        return squares + lam / p * np.sum(np.abs(y) ** p) - x @ y
+            return lam / p * np.sum(z**p) - x @ z, np.r_[0 * y, lam * z ** (p - 1) - x]
+        value = np.sum(y**2 / z) / 2 + lam / p * np.sum(np.abs(y) ** p) - x @ y
+        return value, np.r_[y / z + lam * np.sign(y) * np.abs(y) ** (p - 1) - x, -((y / z) ** 2) / 2]
 
     found = optimize.minimize(
         objective,
         np.concatenate([0.5 * x, np.full(n, k / n)]),
+        jac=True,
         method="SLSQP",
         bounds=n * [(None, None)] + n * [(0 if kind == "mask" else 1e-7, 1)],
         constraints={"type": "eq", "fun": lambda parameters: parameters[n:].sum() - k},
