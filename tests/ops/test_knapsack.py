@@ -116,5 +116,4 @@ def test_budgets_of_billions_are_no_integers_of_32_bits():
     def mask(x):
         return knapsack_mask(x, 5_000_000_000, costs=np.float32([4e9, 1e9, 1e9]), lam=0.1)
 
-    for found in (mask([3.0, 2.0, 1.0]), jax.jit(mask)(jnp.float32([3, 2, 1]))):
-        np.testing.assert_allclose(found, [0.75, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(mask)(jnp.float32([3, 2, 1])), [0.75, 1, 1], rtol=1e-6)

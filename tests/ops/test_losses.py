@@ -56,18 +56,11 @@ def test_it_is_never_negative_and_0_at_the_mask_or_where_the_positives_lead_by_l
     assert np.all(zeros <= 5e-6 * (1 + np.abs(x).max(-1)))
     good = np.where(pairs == 1, x + np.abs(x).max(-1, keepdims=True) + 1, np.minimum(x, 0))
     np.testing.assert_allclose(plain(good, pairs, np.full(500, 2)), np.zeros(500), atol=1e-7)
-
-
-def test_absent_labels_and_rows_of_nothing(x64):
-    """A label that is -inf, or does not take part; nothing but -inf. Other absent classes are random problems."""
-    others = np.arange(9) != 4
-    x = np.stack([np.where(others, X[0], -np.inf), X[1], np.full(9, -np.inf)])
-    where = others | (np.arange(3) != 1)[:, None]
-    losses = functools.partial(topk_fenchel_young_loss, x, np.full(3, 4), 3, lam=0.1, where=where)
-    assert losses(target="one_hot")[0] == np.inf
-    smooth = np.asarray(losses(target="smooth"))
-    assert np.isfinite(smooth).all()
-    assert smooth[2] == 0
+    # A label that is absent, and nothing but absent classes.
+    x[250, 250 % 9], x[251] = -np.inf, -np.inf
+    assert plain(x, one_hot, np.full(500, 1))[250] == np.inf
+    assert np.isfinite(smooth(x, one_hot, k)).all()
+    assert smooth(x, one_hot, k)[251] == 0
 
 
 def test_ignored_labels_have_neither_loss_nor_gradient_nor_weight_and_wrong_ones_are_nan():
@@ -112,47 +105,33 @@ def test_ignored_labels_have_neither_loss_nor_gradient_nor_weight_and_wrong_ones
     assert losses_and_means(x, np.full(8, -100, np.int32))[1] == (0, 0)
 
 
-EXAMPLE, OF_CLASS = np.linspace(0, 2, 8), np.linspace(0.5, 2, 9)
-
-
-def test_weights_and_reduction(x64):
-    single = functools.partial(topk_fenchel_young_loss, X, LABELS, 2, lam=0.5)
-    plain = written(X, onehot(LABELS), 2, 0.5)
-    weighted = plain * EXAMPLE * OF_CLASS[LABELS]
-    options = {"example_weights": EXAMPLE, "class_weights": OF_CLASS}
-    np.testing.assert_allclose(single(**options), weighted, rtol=1e-12)
-    np.testing.assert_allclose(single(reduction="sum", **options), weighted.sum(), rtol=1e-12)
-    mean = weighted.sum() / np.sum(EXAMPLE * OF_CLASS[LABELS])  # as in torch.nn.CrossEntropyLoss
-    np.testing.assert_allclose(single(reduction="mean", **options), mean, rtol=1e-12)
-    slope = jax.jit(jax.grad(lambda w: single(example_weights=w, reduction="sum")))(np.zeros(8))
-    np.testing.assert_allclose(slope, plain, rtol=1e-12)
-
-
-def test_label_smoothing(x64):
-    smoothed_labels = 0.9 * onehot(LABELS) + 0.1 / 9
-    second, first = (written(X, smoothed_labels, k, 0.5) for k in (2, 1))
-    mixed = topk_fenchel_young_mixture(X, LABELS, np.array([0.25, 0.5]), lam=0.5, label_smoothing=0.1)
-    np.testing.assert_allclose(mixed, 0.25 * first + 0.5 * second, rtol=1e-12)
-    present = np.arange(9) != 4
-    smoothed_labels = np.where(present, 0.9 * MULTI_HOT + 0.1 * MULTI_HOT[:, present].sum(1, keepdims=True) / 8, 0)
-    targets = np.concatenate([MULTI_HOT, np.clip(smoothed_labels, 0, 1)])
-    share = np.repeat([0.1, 0], 8)
-    losses = topk_fenchel_young_loss(
-        np.concatenate([X, X]), targets, 2, lam=0.5, where=present, target="smooth", label_smoothing=share
-    )
-    found, expected = np.asarray(losses).reshape(2, 8)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+def test_weights_smoothing_and_reduction(x64):
+    present, share = np.arange(9) != 4, np.linspace(0, 0.5, 8)
+    examples, classes = np.linspace(0, 2, 8), np.linspace(0.5, 2, 9)
+    options = {"where": present, "label_smoothing": share, "class_weights": classes}
+    single = functools.partial(topk_fenchel_young_loss, X, LABELS, 2, lam=0.5, **options)
+    targets = (1 - share)[:, None] * onehot(LABELS) + share[:, None] / 8
+    plain = written(X[:, present], targets[:, present], 2, 0.5) * classes[LABELS]
+    weighted = plain * examples
+    np.testing.assert_allclose(single(example_weights=examples), weighted, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(single(example_weights=examples, reduction="sum"), weighted.sum(), rtol=1e-12)
+    mean = weighted.sum() / np.sum(examples * classes[LABELS])  # as in torch.nn.CrossEntropyLoss
+    np.testing.assert_allclose(single(example_weights=examples, reduction="mean"), mean, rtol=1e-12)
+    slope = jax.grad(lambda w: single(example_weights=w, reduction="sum"))(np.zeros(8))
+    np.testing.assert_allclose(slope, plain, rtol=1e-12, atol=1e-14)
 
 
 def test_mixture(x64):
-    weights = np.array([0.5, 0.0, 0.3, 0.2])
+    weights, share = np.array([0.5, 0.0, 0.3, 0.2]), 0.1
+    options = {"lam": 0.5, "p": 1.5, "target": "smooth", "label_smoothing": share}
 
     def total(x):
-        losses = topk_fenchel_young_mixture(x, MULTI_HOT, weights, lam=0.5, p=1.5, target="smooth")
+        losses = topk_fenchel_young_mixture(x, MULTI_HOT, weights, **options)
         return losses.sum(), losses
 
     gradient, losses = jax.jit(jax.grad(total, has_aux=True))(X)
-    targets = [smoothed(MULTI_HOT, k) for k in (1, 2, 3, 4)]
+    softened = (1 - share) * MULTI_HOT + share * MULTI_HOT.mean(axis=1, keepdims=True)
+    targets = [smoothed(softened, k) for k in (1, 2, 3, 4)]
     expected = [written(X, t, k, 0.5, 1.5) for k, t in enumerate(targets, 1)]
     np.testing.assert_allclose(losses, np.tensordot(weights, expected, 1), rtol=1e-12)
     masks = [oracles.by_rows(functools.partial(oracles.pooled, p=1.5), X, k, 0.5) for k in (1, 2, 3, 4)]
@@ -169,27 +148,23 @@ def test_a_target_where_the_mask_underflows():
 
 
 def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
-    loss = functools.partial(topk_fenchel_young_loss, targets=np.array([0, 1]), k=1, lam=1.0, reduction="mean")
-    of_examples = jax.jit(jax.value_and_grad(lambda x, weights: loss(x, example_weights=weights), (0, 1)))
-    x = np.float32([[2, 0, 1], [2, -np.inf, 1]])
-    value, (in_x, in_weights) = of_examples(x, np.float32([1, 0]))
-    assert value == 0  # the label leads by lam
-    np.testing.assert_array_equal(in_x[1], 0)
-    assert not np.isnan(in_weights).any()
-    assert np.isposinf(of_examples(x, np.float32([1, 0.5]))[0])
-    _, (_, in_weights) = of_examples(np.float32([[2, 0, 1], [2, 1, 1]]), np.float32([1, 0]))
-    assert in_weights[1] > 0  # what an example would cost is known all the same
-
-    def total(x, weights):
-        losses = topk_fenchel_young_mixture(x, np.array([1, 1]), weights, lam=1.0)
+    def total(x, examples, numbers):
+        losses = topk_fenchel_young_mixture(x, np.array([1, 1]), numbers, lam=1.0, example_weights=examples)
         return jnp.sum(losses), losses
 
-    of_numbers = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))
-    x = np.float32([[2, -np.inf, 1], [2, 0, 1]])
-    (_, found), (in_x, _) = of_numbers(x, np.float32([0, 0.5]))
-    second = written(np.float64(x[1:]), np.eye(3)[[1]], 2, 1.0)
+    gradients = jax.jit(jax.value_and_grad(total, (0, 1, 2), has_aux=True))
+    infinite, finite = np.float32([[0, 2, 1], [2, -np.inf, 1]]), np.float32([[0, 2, 1], [2, 0, 1]])
+    one, none, half = np.float32([[1, 0], [0, 0], [0, 0.5]])
+    (_, found), (in_x, in_examples, _) = gradients(infinite, one, one)
+    np.testing.assert_array_equal(found, [0, 0])  # the first label leads by lam
+    np.testing.assert_array_equal(in_x[1], 0)
+    assert not np.isnan(in_examples).any()
+    assert np.isposinf(gradients(infinite, one + half, one)[0][1][1])
+    assert gradients(finite, one, one)[1][1][1] > 0  # what an example would cost is known all the same
+    (_, found), (in_x, _, _) = gradients(np.stack([infinite[1], finite[1]]), one + 2 * half, half)
+    second = written(np.float64(finite[1:]), np.eye(3)[[1]], 2, 1.0)
     np.testing.assert_allclose(found, [np.inf, 0.5 * second[0]], rtol=1e-6)
     assert np.isfinite(in_x).all()
-    (_, found), (_, in_weights) = of_numbers(x, np.zeros(2, np.float32))
+    (_, found), (_, _, in_numbers) = gradients(infinite, one + 2 * half, none)
     np.testing.assert_array_equal(found, [0, 0])
-    assert np.isfinite(in_weights).all()
+    assert np.isfinite(in_numbers).all()

@@ -26,7 +26,7 @@ def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
     # The probability that the first of two is the larger, and its derivatives.
     z = (X2[0] - X2[1]) / (SIGMA * np.sqrt(2))
     slope = stats.norm.pdf(z) / (SIGMA * np.sqrt(2))
-    expected = [stats.norm.cdf(z), slope, -slope, -slope * (X2[0] - X2[1]) / SIGMA]
+    expected = np.array([stats.norm.cdf(z), slope, -slope, -slope * (X2[0] - X2[1]) / SIGMA])
     assert np.all(error < 0.03)
     assert np.all(np.abs(np.mean(values, 0) - expected) < 4 * error)
 
