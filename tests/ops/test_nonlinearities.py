@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ops import Nonlinearity, nonlinearities, register_nonlinearity, relaxed_topk, topk_conjugate
-from ops.isotonic import topk_solution
 from ops.nonlinearities import ABS, HALF_SQUARE
 from tests.ops import oracles
 
@@ -18,7 +17,6 @@ def test_a_name_borrowed_from_another_changes_nothing():
     borrowed = dataclasses.replace(HALF_SQUARE, name="abs")
     y = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), X, 2, 0.5)
     np.testing.assert_allclose(relaxed_topk(X, 2, phi=borrowed, lam=0.5), y, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(topk_solution(X, 2, phi=borrowed, lam=0.5)[0], y, rtol=1e-5, atol=1e-6)
 
 
 CUBE = Nonlinearity(

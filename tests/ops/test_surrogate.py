@@ -61,26 +61,19 @@ def test_known_cases():
     assert 0 < in_full.sum() < 8
 
 
-def test_it_does_not_cancel():
-    """In float32, where values are differences of large numbers: the value functions alone would lose them."""
-    x = np.array([[3e6, 2e6, 0.3, 0.0, -1e6], [0.3, 2e6, 3e6, 0.0, -1e6]], np.float32)
-    x, labels = np.tile(x, (2, 1)), np.array([3, 3, 0, 2])
-    found = topk_surrogate_loss(x, labels, 3, lam=1.0)
-    # The mask of 0.3 and 0 is (0.65, 0.35), which is worth 0.195 - 0.2725; with the label alone it is 0 - 0.5.
-    np.testing.assert_allclose(found[:2], 0.4225, rtol=1e-6)
-    np.testing.assert_allclose(found[2:], 0, atol=1e-6)
-
-
-def test_absent_classes():
+def test_absent_classes_and_values_that_are_differences_of_large_ones():
     x, labels = LOGITS[:, :4].astype(np.float32), LABELS % 4
     more = np.concatenate([x, np.full((8, 1), -np.inf), np.full((8, 1), 100)], axis=1)
     # A label that is absent, and one that there is not.
-    more = np.float32([*more, [0, -np.inf, 1, *3 * [-np.inf]], [0, 1, 2, *3 * [-np.inf]]])
+    odd = [[0, -np.inf, 1, *3 * [-np.inf]], [0, 1, 2, *3 * [-np.inf]]]
+    # The value functions alone would lose these: the mask of 0.3 and 0 is (0.65, 0.35), which is worth 0.195 - 0.2725;
+    # with the label alone it is 0 - 0.5.
+    large = [[3e6, 2e6, 0.3, 0, -1e6, 0], [0.3, 2e6, 3e6, 0, -1e6, 0], [3e6, 2e6, 0.3, 0, -1e6, 0]]
 
     @jax.jit
-    def with_gradient(more, labels):
+    def with_gradient(x, labels, k, lam):
         where = jnp.arange(6)[None] < 5
-        losses, pull = jax.vjp(lambda more: topk_surrogate_loss(more, labels, 2, lam=LAM, where=where), more)
+        losses, pull = jax.vjp(lambda x: topk_surrogate_loss(x, labels, k, lam=lam, where=where), x)
         return losses, pull(jnp.ones_like(losses))[0]
 
     def best(x, k):
@@ -89,9 +82,12 @@ def test_absent_classes():
 
     pairs = [(np.float64(row), label) for row, label in zip(x, labels, strict=True)]
     wanted = [best(row, 2) - (row[label] - LAM / 2 + best(np.delete(row, label), 1)) for row, label in pairs]
-    losses, gradient = with_gradient(more, np.append(labels, [1, 7]))
+    rows, labels = np.float32([*more, *odd, *large]), np.array([*labels, 1, 7, 3, 3, 0])
+    losses, gradient = with_gradient(rows, labels, np.float32(10 * [2] + 3 * [3]), np.float32(10 * [LAM] + 3 * [1]))
     np.testing.assert_allclose(losses[:8], wanted, rtol=1e-6, atol=1e-7)
     assert np.isfinite(gradient[:8]).all()
     assert (gradient[:8, 4:] == 0).all()
     assert losses[8] == np.inf
     assert np.isnan(losses[9])
+    np.testing.assert_allclose(losses[10:12], 0.4225, rtol=1e-6)
+    np.testing.assert_allclose(losses[12], 0, atol=1e-6)

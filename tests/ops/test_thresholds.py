@@ -11,37 +11,39 @@ from tests.ops import oracles
 X = oracles.samples((5, 4, 12), 4)
 
 
-@pytest.mark.parametrize(("axis", "dtype", "lam", "p"), [(-1, "float32", 0.0, 2.0), ((0, 2), "bfloat16", 0.01, 4 / 3)])
-def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit(axis, dtype, lam, p):
-    x = jnp.asarray(np.round(X, 1), dtype)  # with ties
-    fit = functools.partial(ops.topk_threshold, p=p, axis=axis)
-    mask = functools.partial(ops.topk_mask, p=p, axis=axis)
-    traced, traced_mask = jax.jit(fit), jax.jit(mask)
+def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit():
+    x = np.float32(np.round(X, 1))  # with ties
+    known = ops.topk_threshold(x, 2, lam=0.0)
+    np.testing.assert_array_equal(known(x), ops.topk_mask(x, 2, lam=0.0))
+    fit = jax.jit(functools.partial(ops.topk_threshold, p=4 / 3, axis=(0, 2)))
+    mask = jax.jit(functools.partial(ops.topk_mask, p=4 / 3, axis=(0, 2)))
+    narrow = jnp.asarray(x, jnp.bfloat16)
     for k in (2, 3.5):
-        known = fit(x, k, lam=lam)
-        assert known(x).dtype == x.dtype
-        np.testing.assert_array_equal(known(x), mask(x, k, lam=lam))
-        np.testing.assert_array_equal(traced(x, k, lam=lam)(x), traced_mask(x, k, lam=lam))
+        found = fit(narrow, k, lam=0.01)(narrow)
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(found, mask(narrow, k, lam=0.01))
 
 
 def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(x64):
     p, x, direction = 4 / 3, X[:, 0], oracles.samples((5, 12), 5)
-    arguments = x, jnp.full(5, 3.5), jnp.linspace(0.2, 1, 5)
+    arguments, moved = (x, np.full(5, 3.5), np.linspace(0.2, 1, 5)), (direction, np.ones(5), np.ones(5))
 
-    @jax.jit
     def tau_and_share(x, k, lam):
         found = ops.topk_threshold(x, k, lam=lam, p=p)
         return found.tau, jnp.vdot(direction, found(x))
 
-    def mask(x, k, lam):
-        return jnp.vdot(direction, ops.topk_mask(x, k, lam=lam, p=p))
+    @jax.jit
+    def everything(arguments):
+        gradients = jax.grad(lambda *at: tau_and_share(*at)[1], (0, 1, 2))(*arguments)
+        return gradients, jax.jvp(lambda *at: tau_and_share(*at)[0], arguments, moved)
 
-    through = jax.jit(jax.grad(lambda *at: tau_and_share(*at)[1], (0, 1, 2)))
-    for found, wanted in zip(through(*arguments), jax.jit(jax.grad(mask, (0, 1, 2)))(*arguments), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
-    moved = direction, np.ones(5), np.ones(5)
-    slope, _ = jax.jit(lambda a: jax.jvp(tau_and_share, a, moved)[1])(arguments)
-    ends = [tau_and_share(*(a + step * d for a, d in zip(arguments, moved, strict=True)))[0] for step in (1e-6, -1e-6)]
+    gradients, (_, slope) = everything(arguments)
+    wanted = oracles.differentiated(*arguments, p, cotangent=direction)
+    for name, found in zip(("x", "k", "lam"), gradients, strict=True):
+        np.testing.assert_allclose(found.reshape(wanted[name].shape), wanted[name], rtol=1e-9, atol=1e-12)
+    ends = [
+        everything(tuple(a + step * d for a, d in zip(arguments, moved, strict=True)))[1][0] for step in (1e-6, -1e-6)
+    ]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
 
 
