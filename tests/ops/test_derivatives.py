@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import topk_mag, topk_mask
+from ops import straight_through, topk_mag, topk_mask
 from tests.ops import oracles
 
 X = np.round(oracles.samples((3, 12), seed=2), 2) + 0.013  # away from 0 and from ties
@@ -97,3 +97,11 @@ def test_in_k_it_moves_as_the_derivative_of_one_entry_does():
     at_zero, away = (jax.jit(jax.grad(slope))(0.3, np.array([x])) for x in (0.0, 0.7))
     np.testing.assert_allclose(at_zero, away, rtol=1e-12)
     assert away > 0.1
+
+
+def test_straight_through_the_value_is_hard_and_derivatives_are_relaxed():
+    hard, soft = np.float32([1, 0]), np.float32([0.25, 0.75])
+    value, tangent = jax.jvp(straight_through, (hard, soft), (np.float32([7, 7]), np.float32([2, 3])))
+    assert (value.tolist(), tangent.tolist()) == ([1, 0], [2, 3])
+    # Second ones too: 6 of the cube of what is 1 and moves as `soft` does.
+    assert jax.grad(jax.grad(lambda soft: straight_through(1.0, soft) ** 3))(0.25) == 6

@@ -1,12 +1,24 @@
 """The relaxed operator and its value, of nonlinearities built in and not, against a generic solver."""
 
+import dataclasses
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import optimize
 
-from ops import Nonlinearity, relaxed_topk, relaxed_topk_value, topk_sum
-from ops.nonlinearities import EXP
+from ops import (
+    Nonlinearity,
+    nonlinearities,
+    register_nonlinearity,
+    relaxed_topk,
+    relaxed_topk_value,
+    topk_conjugate,
+    topk_sum,
+)
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE
 from tests.ops import oracles
 
 # Not built in: a kink at 0, and a slope that varies. Those that are built in are held to the oracle.
@@ -146,3 +158,32 @@ def test_the_derivative_of_a_value_in_lam_is_right_where_the_value_overflows():
     x, lam = np.float32([-6.8e16, -2.8e23, 5e-4]), np.float32(1.8e-10)
     found = jax.grad(lambda lam: relaxed_topk_value(x, 1.5, lam=lam, p=1.5, phi="half_square"))(lam)
     np.testing.assert_allclose(found, -(2.8e23**1.5) / 1.5, rtol=1e-6)
+
+
+FEW = oracles.samples((2, 4), 3, np.float32)
+
+
+def test_a_name_borrowed_from_another_changes_nothing():
+    borrowed = dataclasses.replace(HALF_SQUARE, name="abs")
+    y = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), FEW, 2, 0.5)
+    np.testing.assert_allclose(relaxed_topk(FEW, 2, phi=borrowed, lam=0.5), y, rtol=1e-5, atol=1e-6)
+
+
+def test_a_registered_one_is_known_by_its_name_wherever_a_phi_is(monkeypatch):
+    monkeypatch.setattr(nonlinearities, "_REGISTERED", dict(nonlinearities._REGISTERED))
+    with pytest.raises(ValueError, match=r"^phi must be a Nonlinearity or one of .*, got 'elastic'$"):
+        relaxed_topk(FEW, 2, phi=ELASTIC.name)
+    register_nonlinearity(ELASTIC)
+    register_nonlinearity(ELASTIC)  # again does no harm
+    np.testing.assert_array_equal(topk_conjugate(FEW, 2, phi=ELASTIC.name), topk_conjugate(FEW, 2, phi=ELASTIC))
+    hard = relaxed_topk(FEW, 2, phi=ELASTIC.name, lam=0)
+    expected = np.stack([oracles.hard(np.abs(row), 2) for row in FEW]) * (np.sign(FEW) + FEW)
+    np.testing.assert_allclose(hard, expected, rtol=1e-6)
+
+
+def test_a_name_that_is_taken_is_refused_and_stays_what_it_was():
+    with pytest.raises(ValueError, match=r"^phi must have a name of its own, got 'abs', which is taken$"):
+        register_nonlinearity(dataclasses.replace(ELASTIC, name="abs"))
+    np.testing.assert_array_equal(topk_conjugate(FEW, 2, phi="abs"), topk_conjugate(FEW, 2, phi=ABS))
+    with pytest.raises(ValueError, match=r"^phi must be a Nonlinearity, got 'abs'$"):
+        register_nonlinearity("abs")

@@ -1,10 +1,12 @@
-"""Sparse codes against scikit-learn's coordinate descent."""
+"""Sparse codes against scikit-learn's coordinate descent, ridge regression, shrinkage."""
 
 import jax
 import numpy as np
+import pytest
+from jax.test_util import check_grads
 from sklearn.linear_model import Lasso
 
-from ops.baselines import curvature_bound, sparse_code
+from ops.baselines import coding, curvature_bound, ridge_code, sparse_code
 from tests.ops import oracles
 from tests.ops.test_optimized import AS_USERS
 
@@ -106,3 +108,59 @@ def test_the_bound_of_the_curvature_is_close_and_safe():
     norm, compiled = np.linalg.norm(dictionary, 2) ** 2, jax.jit(curvature_bound)
     for unit in (1e-15, 1.0, 1e15):
         assert norm <= float(compiled(np.float32(dictionary * unit))) / unit**2 <= 1.03 * norm
+
+
+@pytest.mark.parametrize("sum_is_fixed", [False, True])
+def test_atoms_that_a_row_does_not_use_do_not_matter_to_it_however_large(sum_is_fixed):
+    dictionary = oracles.samples((6, 5), dtype=np.float32)
+    dictionary[:, 3:] *= 1e4
+    x, moved = oracles.samples((2, 6), 1, np.float32), oracles.samples((2, 6), 2, np.float32)
+    solution = np.float32([[0.2, 0.3, 0.5, 0, 0], [0, 0, 0, 0.4, 0.6]])
+
+    @jax.jit
+    def along(moved):
+        function = lambda x: coding._differentiable(solution, x, dictionary, np.zeros_like(solution), sum_is_fixed)  # noqa: E731
+        return jax.jvp(function, (x,), (moved,))[1]
+
+    found = np.asarray(along(moved))
+    for row, used, rest in ((0, slice(0, 3), slice(3, 5)), (1, slice(3, 5), slice(0, 3))):
+        atoms = np.float64(dictionary[:, used])
+        size = atoms.shape[1]
+        ways = np.linalg.svd(np.ones((1, size)))[2][1:].T if sum_is_fixed else np.eye(size)  # in which y may move
+        expected = ways @ np.linalg.lstsq(atoms @ ways, moved[row], rcond=None)[0]
+        np.testing.assert_allclose(found[row, used], expected, rtol=1e-4)
+        assert not found[row, rest].any()
+
+
+sigshrink = jax.jit(coding.sigshrink)
+
+
+def test_shrinks_by_the_largest_magnitude_left_out():
+    x = np.float32([[3, -2, 0.5, -1.5], [2, 1, -1, 1], [1, -2, 0, 3], [1, -2, 0, 3]])
+    found = jax.jit(jax.vmap(coding.soft_threshold_topk))(x, np.float32([2, 2, 4, 0]))
+    # Ties at the threshold leave fewer.
+    np.testing.assert_allclose(found, [[1.5, -0.5, 0, 0], [1, 0, 0, 0], [1, -2, 0, 3], [0, 0, 0, 0]])
+
+
+def test_sigshrink_is_the_formula_and_sharp_it_is_hard_thresholding():
+    x = np.linspace(-3, 3, 13).astype(np.float32)
+    expected = x / (1 + np.exp(-5 * (np.abs(x) - 1)))
+    np.testing.assert_allclose(sigshrink(x, 1.0, 5.0), expected, rtol=1e-5)
+    x[:5] = [-2.0, -0.9, 0.0, 0.9, 1.1]
+    np.testing.assert_array_equal(sigshrink(x, 1.0, 1e6)[:5], np.float32([-2.0, 0.0, 0.0, 0.0, 1.1]))
+
+
+def test_sigshrink_is_finite_with_its_gradients_where_the_exponential_is_not():
+    x = np.float32([-1e30, -1e3, 0.0, 1e-30, 1e3, 1e30])
+    gradient = jax.jit(jax.grad(lambda x, t, s: sigshrink(x, t, s).sum(), (0, 1, 2)))(x, 10.0, 1e3)
+    assert all(np.isfinite(leaf).all() for leaf in gradient)
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)], ids=["tall", "wide"])
+def test_solves_the_normal_equations_with_its_derivatives_in_float32_too(x64, shape):
+    lam, dictionary, x = 0.7, oracles.samples(shape), oracles.samples((2, shape[0]), 1)
+    expected = np.linalg.solve(dictionary.T @ dictionary + lam * np.eye(shape[1]), dictionary.T @ x.T).T
+    code = jax.jit(ridge_code)
+    np.testing.assert_allclose(code(x, dictionary, lam), expected, atol=1e-12)
+    np.testing.assert_allclose(code(np.float32(x), np.float32(dictionary), lam), expected, atol=1e-5)
+    check_grads(code, (x, dictionary, np.float64(lam)), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
