@@ -47,26 +47,31 @@ def differentiated(x, k, lam, p=2.0, kind="mask", debias=False, cotangent=1.0):
     return {name: values.astype(np.float64) for name, values in wanted.items()}
 
 
-def generic(x, k, lam, p, kind="mask"):
+def generic(x, k, lam, p, kind="mask", members=None):
     """The mask, or the magnitude operator, of one short vector by a general-purpose convex solver.
 
-    With ``k_support_norm(y)^2 = min sum y^2 / z`` over ``0 <= z <= 1, sum(z) = k`` (Argyriou et al., 2012).
+    With ``k_support_norm(r)^2 = min sum r^2 / z`` over ``0 <= z <= 1, sum(z) = k`` (Argyriou et al., 2012). Entries
+    of one number in ``members`` form a group: ``r`` are root mean squares, and products are means.
     """
     n = x.size
+    belongs = np.arange(n)[:, None] == np.arange(n) if members is None else np.unique(members)[:, None] == members
+    share = belongs / belongs.sum(axis=1, keepdims=True)
 
     def objective(parameters):
         y, z = parameters[:n], parameters[n:]
         if kind == "mask":
             return lam / p * np.sum(z**p) - x @ z, np.r_[0 * y, lam * z ** (p - 1) - x]
-        value = np.sum(y**2 / z) / 2 + lam / p * np.sum(np.abs(y) ** p) - x @ y
-        return value, np.r_[y / z + lam * np.sign(y) * np.abs(y) ** (p - 1) - x, -((y / z) ** 2) / 2]
+        r = np.sqrt(share @ y**2)
+        value = np.sum(r**2 / z) / 2 + lam / p * np.sum(r**p) - np.sum(share @ (x * y))
+        pull = 1 / z + lam * np.maximum(r, 1e-30) ** (p - 2)
+        return value, np.r_[y * (pull @ share) - x * share.sum(axis=0), -((r / z) ** 2) / 2]
 
     found = optimize.minimize(
         objective,
-        np.concatenate([0.5 * x, np.full(n, k / n)]),
+        np.concatenate([0.5 * x, np.full(len(share), k / len(share))]),
         jac=True,
         method="SLSQP",
-        bounds=n * [(None, None)] + n * [(0 if kind == "mask" else 1e-7, 1)],
+        bounds=n * [(None, None)] + len(share) * [(0 if kind == "mask" else 1e-7, 1)],
         constraints={"type": "eq", "fun": lambda parameters: parameters[n:].sum() - k},
         options={"ftol": 1e-15, "maxiter": 3000},
     )
