@@ -184,7 +184,7 @@ def test_models_hold_other_things_than_arrays():
         assert found["weight"] is not model["weight"]
         assert {name: found[name] for name in others} == others
     assert share_of_nonzeros(pruner.harden(model)) == 0.25
-    assert "\nname        left alone: no array of floats\n" in pruner.describe(model)
+    assert "\nname                 left alone: no array of floats\n" in pruner.describe(model)
 
 
 def test_sparse_arrays_of_weights_over_an_explicit_mesh():
