@@ -1,9 +1,10 @@
-"""The loops of a CPU: what XLA makes fast, and where they are taken. Their sums are those of the operators."""
+"""The loops of a CPU: what XLA makes fast, and where they are taken."""
 
 import types
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from ops.scalar.rootfinding import End, Evaluation, find_root
@@ -17,6 +18,18 @@ def parts(s: Array) -> tuple[Array, Array, Array]:
 
 def entries(n: int, dtype: str = "float32", rows: int = 3) -> Array:
     return jax.random.normal(jax.random.key(n), (rows, n), dtype)
+
+
+def test_sums_and_extremes_of_a_length_that_nothing_divides_are_those_of_rows():
+    s = -1 - jnp.abs(entries(4099))
+
+    @jax.jit
+    def both(s: Array) -> list[tuple[Array, ...]]:
+        return [(*rows.sum(parts, (s,)), *rows.extent((s,), -2.0, signed=True)) for rows in (VectorRows(), Rows())]
+
+    found, expected = both(s)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_counts_stay_exact_where_floats_are_not():
