@@ -36,6 +36,8 @@ def test_a_budget_for_each_leaf(x64):
         assert y.dtype == leaf.dtype
         expected = oracles.pooled(leaf.ravel(), 9, 0.5, 4 / 3, "mag", debias=True).reshape(leaf.shape)
         np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
+    for share, leaf in zip((9, 4), hard_topk_mag_tree([TREE["a"], TREE["b"]], 0.3, per_leaf=True), strict=True):
+        assert np.count_nonzero(leaf) == share
 
 
 @pytest.mark.parametrize("operator", [*RELAXED, *HARD, Pruner.__call__, Pruner.harden])
