@@ -110,28 +110,24 @@ def of_prefixes(x, k, lam):
     return ops.topk_threshold(jnp.broadcast_to(x[:, None], (2, LENGTH, LENGTH)), k, lam=lam, where=prefix)
 
 
-def test_prefixes_are_selected_as_rows_of_their_own_are():
-    prefixes = jax.jit(lambda x, k, lam: ops.prefix_topk_threshold(x, k, lam=lam).entry(x))
-    rows = jax.jit(lambda x, k, lam: of_prefixes(x, k, lam).entry(x))
-    counts = np.arange(LENGTH, dtype=np.float32)
-    for k, lam in ((np.minimum(3, counts + 1), 0.5), (0 * counts, 1.0), (0.3 * counts, 0.25), (4.5 + 0 * counts, 1e-6)):
-        np.testing.assert_allclose(prefixes(SEQUENCES, k, lam), rows(SEQUENCES, k, lam), atol=1e-6)
-
-
-def test_derivatives_of_prefixes_are_those_of_rows_of_their_own(x64):
-    x, weights = np.float64(SEQUENCES) + 1e-3 * oracles.samples((2, LENGTH), 9), oracles.samples((2, LENGTH), 10)
-    k, lam = 2 + 0.1 * np.arange(LENGTH), np.float64(0.7)
+def test_prefixes_are_selected_as_rows_of_their_own_are_with_their_derivatives(x64):
+    ties, weights = np.float64(SEQUENCES), oracles.samples((2, LENGTH), 10)
+    x, counts = ties + 1e-3 * oracles.samples((2, LENGTH), 9), np.arange(float(LENGTH))
 
     def total(thresholds, x, k, lam):
-        return jnp.vdot(weights, thresholds(x, k, lam).entry(x))
+        mask = thresholds(x, k, lam).entry(x)
+        return jnp.vdot(weights, mask), mask
 
     def prefixes(x, k, lam):
         return ops.prefix_topk_threshold(x, k, lam=lam)
 
-    found, wanted = (
-        jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2)))(x, k, lam) for f in (prefixes, of_prefixes)
-    )
-    for one, other in zip(found, wanted, strict=True):
+    both = [jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2), has_aux=True)) for f in (prefixes, of_prefixes)]
+    whole, real = np.minimum(3, counts + 1), 4.5 + 0 * counts
+    for k, lam in ((whole, 0.5), (0 * counts, 1.0), (0.3 * counts, 0.25), (real, 1e-6)):
+        (_, mask), (_, expected) = (function(ties, k, np.float64(lam)) for function in both)
+        np.testing.assert_allclose(mask, expected, atol=1e-6)
+    (slopes, _), (wanted, _) = (function(x, 2 + 0.1 * counts, np.float64(0.7)) for function in both)
+    for one, other in zip(slopes, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
 
 
