@@ -4,7 +4,6 @@
 sorts.
 """
 
-import functools
 import itertools
 
 import jax
@@ -39,7 +38,7 @@ def pooled(x, k, lam, p=2.0, kind="mask", debias=False):
 
 
 def differentiated(x, k, lam, p=2.0, kind="mask", debias=False, cotangent=1.0):
-    """``value``, ``x``, ``k`` and ``lam``: what ``with_gradients`` should return for rows; NaN where there is no one.
+    """``value``, ``x``, ``k`` and ``lam``: the operator of rows and its derivatives; NaN where there is no one.
 
     ``kind`` may also be the name of a nonlinearity.
     """
@@ -48,35 +47,35 @@ def differentiated(x, k, lam, p=2.0, kind="mask", debias=False, cotangent=1.0):
     return {name: values.astype(np.float64) for name, values in wanted.items()}
 
 
-def generic(x, k, lam, p, kind="mask"):
-    """The mask, or the magnitude operator, of one short vector by a general-purpose convex solver."""
-    x = np.asarray(x, np.float64)
-    s = np.abs(x)
+def generic(x, k, lam, p, kind="mask", members=None):
+    """The mask, or the magnitude operator, of one short vector by a general-purpose convex solver.
 
-    def kept(z):  # u = y / z, where y is the best for a given selection z: u + lam (u z)^(p - 1) = s
-        def root(s, z):
-            return optimize.brentq(lambda u: u + lam * (u * z) ** (p - 1.0) - s, 0.0, s, xtol=1e-15)
+    With ``k_support_norm(r)^2 = min sum r^2 / z`` over ``0 <= z <= 1, sum(z) = k`` (Argyriou et al., 2012). Entries
+    of one number in ``members`` form a group: ``r`` are root mean squares, and products are means.
+    """
+    n = x.size
+    belongs = np.arange(n)[:, None] == np.arange(n) if members is None else np.unique(members)[:, None] == members
+    share = belongs / belongs.sum(axis=1, keepdims=True)
 
-        return np.array([root(*pair) for pair in zip(s, z, strict=True)])
-
-    def objective(z):
+    def objective(parameters):
+        y, z = parameters[:n], parameters[n:]
         if kind == "mask":
-            return lam / p * np.sum(z**p) - x @ z, lam * z ** (p - 1.0) - x
-        u = kept(z)
-        y = u * z
-        return np.sum(0.5 * u * y + lam / p * y**p - s * y), -0.5 * u**2
+            return lam / p * np.sum(z**p) - x @ z, np.r_[0 * y, lam * z ** (p - 1) - x]
+        r = np.sqrt(share @ y**2)
+        value = np.sum(r**2 / z) / 2 + lam / p * np.sum(r**p) - np.sum(share @ (x * y))
+        pull = 1 / z + lam * np.maximum(r, 1e-30) ** (p - 2)
+        return value, np.r_[y * (pull @ share) - x * share.sum(axis=0), -((r / z) ** 2) / 2]
 
     found = optimize.minimize(
         objective,
-        np.full(x.size, k / x.size),
+        np.concatenate([0.5 * x, np.full(len(share), k / len(share))]),
         jac=True,
         method="SLSQP",
-        bounds=[(0.0, 1.0)] * x.size,
-        constraints={"type": "eq", "fun": lambda z: z.sum() - k, "jac": np.ones_like},
-        options={"ftol": 1e-16, "maxiter": 2000},
+        bounds=n * [(None, None)] + len(share) * [(0 if kind == "mask" else 1e-7, 1)],
+        constraints={"type": "eq", "fun": lambda parameters: parameters[n:].sum() - k},
+        options={"ftol": 1e-15, "maxiter": 3000},
     )
-    z = np.clip(found.x, 0.0, 1.0)
-    return z if kind == "mask" else np.sign(x) * kept(z) * z
+    return found.x[n:] if kind == "mask" else found.x[:n]
 
 
 def projected(x, w, lam, p):
@@ -104,24 +103,6 @@ def hard(x, k):
     mask = np.zeros(x.shape, np.float64)
     mask[np.argsort(-x.astype(np.float64), kind="stable")[: int(k)]] = 1.0
     return mask
-
-
-@functools.cache
-def with_gradients(operator, *, of=(0, 1, 2), **options):
-    """A compiled function of ``(x, k, lam, cotangent)``: the value, and gradients in some of the first three.
-
-    The same one each time, so that tests that ask for the same at one shape share one compilation.
-    """
-
-    def weighed(x, k, lam, cotangent):
-        y = operator(x, k, lam=lam, **options)
-        return jnp.sum(y * cotangent), y
-
-    def apply(*arguments):
-        (_, y), gradients = jax.value_and_grad(weighed, of, has_aux=True)(*arguments)
-        return y, *gradients
-
-    return jax.jit(apply)
 
 
 def check_derivatives(function, arguments, tolerance=1e-6, step=1e-6):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import topk_mag, topk_mask
+from ops import straight_through, topk_mag, topk_mask
 from tests.ops import oracles
 
 X = np.round(oracles.samples((3, 12), seed=2), 2) + 0.013  # away from 0 and from ties
@@ -17,10 +17,10 @@ LAM = np.array([1.0, 0.7, 2.1])
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def test_mask_to_second_order():
+def test_magnitudes_to_second_order():
     p = 4 / 3
-    mask = oracles.check_derivatives(lambda x, k, lam: topk_mask(x, k, lam=lam, p=p), (X, K, LAM))
-    assert np.all(((mask > 1e-3) & (mask < 1 - 1e-3)).sum(-1) >= 2)
+    y = oracles.check_derivatives(lambda x, k, lam: topk_mag(x, k, lam=lam, p=p), (X, K, LAM))
+    assert np.all(np.count_nonzero(y, axis=-1) > np.ceil(K))  # some in part
 
 
 def test_no_nan_in_first_and_second_derivatives():
@@ -30,20 +30,14 @@ def test_no_nan_in_first_and_second_derivatives():
     def loss(at):
         return jnp.sum(jnp.sin(topk_mag(at[:12], at[12], lam=at[13], p=4 / 3) + 0.1 * jnp.arange(12.0)))
 
-    @jax.jit
-    def first_and_seconds(at, directions):
-        # Backwards over backwards; forwards over backwards is what `check_derivatives` compares with differences.
-        gradient, pull = jax.vjp(jax.grad(loss), at)
-        return gradient, jax.vmap(pull)(directions)[0]
-
-    directions = oracles.samples((2, 14))
-    first, seconds = first_and_seconds(np.r_[x, 3.5, 0.4], directions)
+    first, seconds = jax.jit(lambda at, along: jax.jvp(jax.grad(loss), (at,), (along,)))(
+        np.r_[x, 3.5, 0.4], oracles.samples(14)
+    )
     assert np.isfinite(first).all()
     assert np.isfinite(seconds).all()
     assert np.abs(first[:12]).max() > 1e-3
     assert first[0] == 0  # unselected
-    assert np.abs(seconds).max(axis=0)[[2, 12, 13]].min() > 1e-3
-    np.testing.assert_allclose(seconds[0] @ directions[1], seconds[1] @ directions[0], rtol=1e-9)  # symmetric
+    assert np.abs(np.asarray(seconds)[[2, 12, 13]]).min() > 1e-3
 
 
 def slopes_of(p):
@@ -103,3 +97,11 @@ def test_in_k_it_moves_as_the_derivative_of_one_entry_does():
     at_zero, away = (jax.jit(jax.grad(slope))(0.3, np.array([x])) for x in (0.0, 0.7))
     np.testing.assert_allclose(at_zero, away, rtol=1e-12)
     assert away > 0.1
+
+
+def test_straight_through_the_value_is_hard_and_derivatives_are_relaxed():
+    hard, soft = np.float32([1, 0]), np.float32([0.25, 0.75])
+    value, tangent = jax.jvp(straight_through, (hard, soft), (np.float32([7, 7]), np.float32([2, 3])))
+    assert (value.tolist(), tangent.tolist()) == ([1, 0], [2, 3])
+    # Second ones too: 6 of the cube of what is 1 and moves as `soft` does.
+    assert jax.grad(jax.grad(lambda soft: straight_through(1.0, soft) ** 3))(0.25) == 6

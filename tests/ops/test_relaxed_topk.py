@@ -1,5 +1,6 @@
 """The relaxed operator and its value, of nonlinearities built in and not, against a generic solver."""
 
+import dataclasses
 import functools
 
 import jax
@@ -8,18 +9,19 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from ops import Nonlinearity, relaxed_topk, relaxed_topk_value, topk_sum
-from ops.nonlinearities import EXP
+from ops import (
+    Nonlinearity,
+    nonlinearities,
+    register_nonlinearity,
+    relaxed_topk,
+    relaxed_topk_value,
+    topk_conjugate,
+    topk_sum,
+)
+from ops.nonlinearities import ABS, EXP, HALF_SQUARE
 from tests.ops import oracles
 
-SOFTPLUS = Nonlinearity(
-    "softplus",
-    value=jax.nn.softplus,
-    slope=jax.nn.sigmoid,
-    curvature=lambda x: jax.nn.sigmoid(x) * jax.nn.sigmoid(-x),
-    conjugate=lambda y: jax.scipy.special.xlogy(y, y) + jax.scipy.special.xlog1py(1 - y, -y),
-)
-# A kink at 0, and a slope that varies.
+# Not built in: a kink at 0, and a slope that varies. Those that are built in are held to the oracle.
 ELASTIC = Nonlinearity(
     "elastic",
     value=lambda x: jnp.abs(x) + 0.5 * x**2,
@@ -28,80 +30,66 @@ ELASTIC = Nonlinearity(
     conjugate=lambda y: 0.5 * jnp.maximum(y - 1, 0) ** 2,
     even=True,
 )
-# (value, slope) in NumPy, for the oracle.
-PLAIN = {
-    SOFTPLUS: (lambda x: np.log1p(np.exp(x)), lambda x: 1 / (1 + np.exp(-x))),
-    ELASTIC: (lambda x: np.abs(x) + x**2 / 2, lambda x: 1 + x),
-}
-# Those that are built in are held to the oracle.
-NOT_BUILT_IN = pytest.mark.parametrize("phi", PLAIN, ids=lambda phi: phi.name)
 
 X = 1.5 * oracles.samples((6, 7))
 K = np.array([1, 2, 3.5, 5, 3, 2])
 LAM = np.array([0.1, 0.5, 1, 3, 10, 0.02])
-# Each nonlinearity with one exponent, so that what follows compiles one program for each.
-EXPONENT = {SOFTPLUS: 2.0, ELASTIC: 4 / 3}
+OPTIONS = {"phi": ELASTIC, "p": 4 / 3}
 
 
-@functools.cache
-def compiled(phi):
-    """Of arguments and a direction: operator and value, what both change by along it, and the value's gradient."""
-    options = {"phi": phi, "p": EXPONENT[phi]}
+@jax.jit
+def everything(arguments, direction):
+    """Operator and value, what both change by along a direction, and the value's gradient."""
 
     def total(x, k, lam):
-        values = relaxed_topk_value(x, k, lam=lam, **options)
+        values = relaxed_topk_value(x, k, lam=lam, **OPTIONS)
         return values.sum(), values
 
-    def everything(arguments, direction):
-        y, moved = jax.jvp(lambda x, k, lam: relaxed_topk(x, k, lam=lam, **options), arguments, direction)
-        (_, values), (x, k, lam) = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(*arguments)
-        risen = jnp.sum(x * direction[0], axis=1) + k * direction[1] + lam * direction[2]
-        return (y, values), (moved, risen), x
-
-    return jax.jit(everything)
+    y, moved = jax.jvp(lambda x, k, lam: relaxed_topk(x, k, lam=lam, **OPTIONS), arguments, direction)
+    (_, values), (x, k, lam) = jax.value_and_grad(total, (0, 1, 2), has_aux=True)(*arguments)
+    risen = jnp.sum(x * direction[0], axis=1) + k * direction[1] + lam * direction[2]
+    return (y, values), (moved, risen), x
 
 
-def ordered(phi, k, lam, p, x):
+def ordered(k, lam, x):
     """Operator and value of one vector: the isotonic problem of Propositions 5 and 6, handed to SLSQP."""
-    (value, slope), q = PLAIN[phi], p / (p - 1)
-    order = np.argsort(-np.abs(x) if phi.even else -x, kind="stable")
-    s, w = (np.abs(x) if phi.even else x)[order], oracles.weights(x.size, k)
+    p = OPTIONS["p"]
+    order, q = np.argsort(-np.abs(x), kind="stable"), p / (p - 1)
+    s, w = np.abs(x)[order], oracles.weights(x.size, k)
 
     def objective(v):
         taken = np.maximum(s - v, 0)
-        return np.sum(taken**q * lam ** (1 - q) / q + w * value(v)), -((taken / lam) ** (q - 1)) + w * slope(v)
+        return np.sum(taken**q * lam ** (1 - q) / q + w * (v + v**2 / 2)), w * (1 + v) - (taken / lam) ** (q - 1)
 
     steps = np.eye(x.size)[:-1] - np.eye(x.size)[1:]
     found = optimize.minimize(
         objective,
-        0.9 * s if phi.even else s - 0.1,
+        0.9 * s,
         jac=True,
         method="SLSQP",
-        bounds=[(0 if phi.even else None, bound) for bound in s],
+        bounds=[(0, bound) for bound in s],
         constraints={"type": "ineq", "fun": lambda v: steps @ v, "jac": lambda v: steps},
         options={"ftol": 1e-15, "maxiter": 3000},
     )
     y = np.empty_like(x)
     y[order] = (np.maximum(s - found.x, 0) / lam) ** (q - 1)
-    return (np.sign(x) * y if phi.even else y), found.fun
+    return np.sign(x) * y, found.fun
 
 
-@NOT_BUILT_IN
-def test_operator_and_value_agree_with_a_generic_solver(x64, phi):
-    expected = [ordered(phi, k, lam, EXPONENT[phi], x) for x, k, lam in zip(X, K, LAM, strict=True)]
-    (y, values), _, gradient = compiled(phi)((X, K, LAM), (X, K, LAM))
+def test_operator_and_value_agree_with_a_generic_solver(x64):
+    expected = [ordered(k, lam, x) for x, k, lam in zip(X, K, LAM, strict=True)]
+    (y, values), _, gradient = everything((X, K, LAM), (X, K, LAM))
     np.testing.assert_allclose(y, np.stack([row[0] for row in expected]), atol=2e-6)
     np.testing.assert_allclose(values, [row[1] for row in expected], rtol=1e-10)
     np.testing.assert_array_equal(gradient, y)
 
 
-@NOT_BUILT_IN
-def test_derivatives_of_operator_and_value_against_differences(x64, phi):
+def test_derivatives_of_operator_and_value_against_differences(x64):
     arguments = X, np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), LAM
     tangents = oracles.samples(X.shape, 5), oracles.samples(K.shape, 6), LAM * oracles.samples(K.shape, 7)
 
     def at(step):
-        return compiled(phi)(tuple(a + step * b for a, b in zip(arguments, tangents, strict=True)), tangents)
+        return everything(tuple(a + step * b for a, b in zip(arguments, tangents, strict=True)), tangents)
 
     for found, right, left in zip(at(0)[1], at(1e-6)[0], at(-1e-6)[0], strict=True):
         assert np.abs(found).max() > 0.1
@@ -122,16 +110,13 @@ def test_signed_mask_may_use_less_than_k(x64):
     np.testing.assert_allclose(np.abs(with_jacobian(1.5)[0]), oracles.pooled(np.abs(x), 1.5, 1.0), atol=1e-14)
 
 
-@NOT_BUILT_IN
-def test_lam_0_is_the_slope_of_the_selected(x64, phi):
-    s = np.abs(X) if phi.even else X
+def test_lam_0_is_the_slope_of_the_selected(x64):
+    s = np.abs(X)
     chosen = np.stack([oracles.hard(row, 3) for row in s])
-    slope = np.sign(X) * PLAIN[phi][1](s) if phi.even else PLAIN[phi][1](s)
-    total = (chosen * PLAIN[phi][0](X)).sum(-1)
     lam = np.where(np.arange(6) % 2, 0.0, 1e-9)  # not known when compiled, and 0 in some rows alone
-    (y, value), _, _ = compiled(phi)((X, np.full(6, 3.0), lam), (X, K, LAM))
-    np.testing.assert_allclose(y, chosen * slope, atol=1e-7)
-    np.testing.assert_allclose(value, total, rtol=1e-7)
+    (y, value), _, _ = everything((X, np.full(6, 3.0), lam), (X, K, LAM))
+    np.testing.assert_allclose(y, chosen * np.sign(X) * (1 + s), atol=1e-7)
+    np.testing.assert_allclose(value, (chosen * (s + s**2 / 2)).sum(-1), rtol=1e-7)
 
 
 def test_sum_of_the_largest(x64):
@@ -163,13 +148,36 @@ def test_absent_entries_stay_0_where_the_width_overflows():
     np.testing.assert_array_equal(slope, np.zeros(3))
 
 
-def test_a_value_is_finite_where_the_square_of_the_largest_over_lam_is_not():
-    x, lam = np.float32([2e-18, 8.75e7, 4e-6]), np.float32(1e-12)
-    of_lam = jax.jit(jax.value_and_grad(lambda lam: relaxed_topk_value(x, 2.5, lam=lam, phi="half_square")))
-    np.testing.assert_allclose(of_lam(lam), [0.5 * 8.75e7**2, -0.5 * 8.75e7**2], rtol=1e-6)
-
-
 def test_the_derivative_of_a_value_in_lam_is_right_where_the_value_overflows():
     x, lam = np.float32([-6.8e16, -2.8e23, 5e-4]), np.float32(1.8e-10)
     found = jax.grad(lambda lam: relaxed_topk_value(x, 1.5, lam=lam, p=1.5, phi="half_square"))(lam)
     np.testing.assert_allclose(found, -(2.8e23**1.5) / 1.5, rtol=1e-6)
+
+
+FEW = oracles.samples((2, 4), 3, np.float32)
+
+
+def test_a_name_borrowed_from_another_changes_nothing():
+    borrowed = dataclasses.replace(HALF_SQUARE, name="abs")
+    y = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), FEW, 2, 0.5)
+    np.testing.assert_allclose(relaxed_topk(FEW, 2, phi=borrowed, lam=0.5), y, rtol=1e-5, atol=1e-6)
+
+
+def test_a_registered_one_is_known_by_its_name_wherever_a_phi_is(monkeypatch):
+    monkeypatch.setattr(nonlinearities, "_REGISTERED", dict(nonlinearities._REGISTERED))
+    with pytest.raises(ValueError, match=r"^phi must be a Nonlinearity or one of .*, got 'elastic'$"):
+        relaxed_topk(FEW, 2, phi=ELASTIC.name)
+    register_nonlinearity(ELASTIC)
+    register_nonlinearity(ELASTIC)  # again does no harm
+    np.testing.assert_array_equal(topk_conjugate(FEW, 2, phi=ELASTIC.name), topk_conjugate(FEW, 2, phi=ELASTIC))
+    hard = relaxed_topk(FEW, 2, phi=ELASTIC.name, lam=0)
+    expected = np.stack([oracles.hard(np.abs(row), 2) for row in FEW]) * (np.sign(FEW) + FEW)
+    np.testing.assert_allclose(hard, expected, rtol=1e-6)
+
+
+def test_a_name_that_is_taken_is_refused_and_stays_what_it_was():
+    with pytest.raises(ValueError, match=r"^phi must have a name of its own, got 'abs', which is taken$"):
+        register_nonlinearity(dataclasses.replace(ELASTIC, name="abs"))
+    np.testing.assert_array_equal(topk_conjugate(FEW, 2, phi="abs"), topk_conjugate(FEW, 2, phi=ABS))
+    with pytest.raises(ValueError, match=r"^phi must be a Nonlinearity, got 'abs'$"):
+        register_nonlinearity("abs")

@@ -4,8 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import ops
 from tests.ops import oracles
@@ -13,55 +11,42 @@ from tests.ops import oracles
 X = oracles.samples((5, 4, 12), 4)
 
 
-@pytest.mark.parametrize(
-    ("axis", "dtype", "lam", "p"),
-    [
-        (-1, "float32", 0.3, 2.0),
-        (-1, "float32", 0.0, 2.0),
-        ((0, 2), "bfloat16", 0.01, 4 / 3),
-        (0, "float64", 10.0, 1.5),
-    ],
-)
-def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit(axis, dtype, lam, p):
-    with jax.enable_x64(dtype == "float64"):
-        x = jnp.asarray(np.round(X, 1), dtype)  # with ties
-        fit = functools.partial(ops.topk_threshold, p=p, axis=axis)
-        mask = functools.partial(ops.topk_mask, p=p, axis=axis)
-        traced, traced_mask = jax.jit(fit), jax.jit(mask)
-        for k in (2, 3.5):
-            known = fit(x, k, lam=lam)
-            assert known(x).dtype == x.dtype
-            np.testing.assert_array_equal(known(x), mask(x, k, lam=lam))
-            np.testing.assert_array_equal(traced(x, k, lam=lam)(x), traced_mask(x, k, lam=lam))
+def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit():
+    narrow = jnp.asarray(np.round(X, 1), jnp.bfloat16)  # with ties
+    fit = jax.jit(functools.partial(ops.topk_threshold, p=4 / 3, axis=(0, 2)))
+    mask = jax.jit(functools.partial(ops.topk_mask, p=4 / 3, axis=(0, 2)))
+    for k in (2, 3.5):
+        found = fit(narrow, k, lam=0.01)(narrow)
+        assert found.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(found, mask(narrow, k, lam=0.01))
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("p", [2.0, 4 / 3])
-def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(p):
-    x, direction = X[:, 0], oracles.samples((5, 12), 5)
-    arguments = x, jnp.full(5, 3.5), jnp.linspace(0.2, 1, 5)
+def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(x64):
+    p, x, direction = 4 / 3, X[:, 0], oracles.samples((5, 12), 5)
+    arguments, moved = (x, np.full(5, 3.5), np.linspace(0.2, 1, 5)), (direction, np.ones(5), np.ones(5))
 
-    def tau(x, k, lam):
-        return ops.topk_threshold(x, k, lam=lam, p=p).tau
+    def tau_and_share(x, k, lam):
+        found = ops.topk_threshold(x, k, lam=lam, p=p)
+        return found.tau, jnp.vdot(direction, found(x))
 
-    def through(x, k, lam):
-        return jnp.vdot(direction, ops.topk_threshold(x, k, lam=lam, p=p)(x))
+    @jax.jit
+    def everything(arguments):
+        gradients = jax.grad(lambda *at: tau_and_share(*at)[1], (0, 1, 2))(*arguments)
+        return gradients, jax.jvp(lambda *at: tau_and_share(*at)[0], arguments, moved)
 
-    def mask(x, k, lam):
-        return jnp.vdot(direction, ops.topk_mask(x, k, lam=lam, p=p))
-
-    for found, wanted in zip(*(jax.jit(jax.grad(f, (0, 1, 2)))(*arguments) for f in (through, mask)), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
-    moved = [direction, np.ones(5), np.ones(5)]
-    slope = jax.jit(lambda a: jax.jvp(tau, a, tuple(moved))[1])(arguments)
-    ends = [tau(*(a + step * d for a, d in zip(arguments, moved, strict=True))) for step in (1e-6, -1e-6)]
+    gradients, (_, slope) = everything(arguments)
+    wanted = oracles.differentiated(*arguments, p, cotangent=direction)
+    for name, found in zip(("x", "k", "lam"), gradients, strict=True):
+        np.testing.assert_allclose(found.reshape(wanted[name].shape), wanted[name], rtol=1e-9, atol=1e-12)
+    ends = [
+        everything(tuple(a + step * d for a, d in zip(arguments, moved, strict=True)))[1][0] for step in (1e-6, -1e-6)
+    ]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([2.0, 4 / 3, 1.5]), st.sampled_from([0.05, 0.7, 5.0]))
-def test_other_entries_get_what_they_would_have_got_whatever_comes_with_them(seed, p, lam):
-    random = np.random.default_rng(seed)
-    x, new = np.float32(random.normal(size=(3, 12))), np.float32(2 * random.normal(size=(2, 3, 7)))
+@pytest.mark.parametrize("lam", [0.05, 0.7, 5.0])
+def test_other_entries_get_what_they_would_have_got_whatever_comes_with_them(lam):
+    p, x, new = 4 / 3, np.float32(X[:3, 0]), np.float32(2 * oracles.samples((2, 3, 7), 3))
     fit = ops.topk_threshold(x, 4, lam=lam, p=p)
     share = np.clip((np.float64(new) - np.float64(fit.tau)[:, None]) / lam, 0, 1) ** (1 / (p - 1))
     found = fit(new)
@@ -125,53 +110,48 @@ def of_prefixes(x, k, lam):
     return ops.topk_threshold(jnp.broadcast_to(x[:, None], (2, LENGTH, LENGTH)), k, lam=lam, where=prefix)
 
 
-@pytest.mark.parametrize(("k", "lam"), [(3, 0.5), (0, 1.0), (0.3 * np.arange(LENGTH), 0.25), (4.5, 1e-6)])
-def test_prefixes_are_selected_as_rows_of_their_own_are(k, lam):
-    found = jax.jit(lambda x: ops.prefix_topk_threshold(x, k, lam=lam).entry(x))(SEQUENCES)
-    np.testing.assert_allclose(found, of_prefixes(SEQUENCES, k, lam).entry(SEQUENCES), atol=1e-6)
-
-
-@pytest.mark.usefixtures("x64")
-def test_derivatives_of_prefixes_are_those_of_rows_of_their_own():
-    x, weights = np.float64(SEQUENCES) + 1e-3 * oracles.samples((2, LENGTH), 9), oracles.samples((2, LENGTH), 10)
-    k, lam = 2 + 0.1 * np.arange(LENGTH), np.float64(0.7)
+def test_prefixes_are_selected_as_rows_of_their_own_are_with_their_derivatives(x64):
+    ties, weights = np.float64(SEQUENCES), oracles.samples((2, LENGTH), 10)
+    x, counts = ties + 1e-3 * oracles.samples((2, LENGTH), 9), np.arange(float(LENGTH))
 
     def total(thresholds, x, k, lam):
-        return jnp.vdot(weights, thresholds(x, k, lam).entry(x))
+        mask = thresholds(x, k, lam).entry(x)
+        return jnp.vdot(weights, mask), mask
 
     def prefixes(x, k, lam):
         return ops.prefix_topk_threshold(x, k, lam=lam)
 
-    found, wanted = (
-        jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2)))(x, k, lam) for f in (prefixes, of_prefixes)
-    )
-    for one, other in zip(found, wanted, strict=True):
+    both = [jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2), has_aux=True)) for f in (prefixes, of_prefixes)]
+    whole, real = np.minimum(3, counts + 1), 4.5 + 0 * counts
+    for k, lam in ((whole, 0.5), (0 * counts, 1.0), (0.3 * counts, 0.25), (real, 1e-6)):
+        (_, mask), (_, expected) = (function(ties, k, np.float64(lam)) for function in both)
+        np.testing.assert_allclose(mask, expected, atol=1e-6)
+    (slopes, _), (wanted, _) = (function(x, 2 + 0.1 * counts, np.float64(0.7)) for function in both)
+    for one, other in zip(slopes, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
 
 
-def _masked(x):
-    return ops.prefix_topk_threshold(x, 3, lam=0.5).entry(x)
+def test_later_entries_change_no_bit_of_earlier_thresholds_nor_their_gradients():
+    @jax.jit
+    def of_the_first(x, length):
+        """The masks, and the gradient of a sum over the first of them."""
 
+        def total(x):
+            mask = ops.prefix_topk_threshold(x, 3, lam=0.5).entry(x)
+            return jnp.where(jnp.arange(LENGTH) < length, jnp.sin(1 + jnp.arange(LENGTH)) * mask, 0.0).sum(), mask
 
-@jax.jit
-def _of_the_first(x, length):
-    """The masks, and the gradient of a sum over the first of them."""
-    weights = jnp.where(jnp.arange(LENGTH) < length, np.sin(1 + np.arange(LENGTH, dtype=np.float32)), 0.0)
-    gradient = jax.grad(lambda x: jnp.where(weights == 0, 0.0, weights * _masked(x)).sum())(x)
-    return _masked(x), gradient
+        return jax.grad(total, has_aux=True)(x)
 
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, LENGTH - 1))
-def test_later_entries_change_no_bit_of_earlier_thresholds_nor_their_gradients(seed, length):
-    random = np.random.default_rng(seed)
-    x = np.float32(random.normal(size=LENGTH))
-    later = np.float32(random.choice([1e30, -np.inf, np.nan, 0.3], LENGTH - length))
-    (mask, gradient), (other, its_gradient) = (
-        _of_the_first(np.r_[x[:length], end], length) for end in (x[length:], later)
-    )
-    np.testing.assert_array_equal(mask[:length], other[:length])
-    np.testing.assert_array_equal(gradient[:length], its_gradient[:length])
-    assert not np.any(gradient[length:])
+    random = np.random.default_rng(0)
+    for length in (1, 2, 3, 5, 17, LENGTH - 1):
+        x = np.float32(random.normal(size=LENGTH))
+        later = np.float32(random.choice([1e30, -np.inf, np.nan, 0.3], LENGTH - length))
+        (gradient, mask), (its_gradient, other) = (
+            of_the_first(np.r_[x[:length], end], length) for end in (x[length:], later)
+        )
+        np.testing.assert_array_equal(mask[:length], other[:length])
+        np.testing.assert_array_equal(gradient[:length], its_gradient[:length])
+        assert not np.any(gradient[length:])
 
 
 def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_that_hold_it():

@@ -108,17 +108,9 @@ def test_error_bound_of_section_5(x64):
 def test_derivative_in_lam_where_lam_is_0(x64):
     x, p = np.array([1.0, -3.0, 2.0, 0.5]), 4 / 3
 
-    @jax.jit
-    def both_modes(lam, cotangent):
-        def operator(lam):
-            return topk_mag(x, 2, lam=lam, p=p)
-
-        return jax.jvp(operator, (lam,), (1.0,))[1], jax.vjp(operator, lam)[1](cotangent)[0]
-
-    forwards, backwards = both_modes(0.0, x)
+    slope = jax.jit(lambda lam: jax.jvp(lambda lam: topk_mag(x, 2, lam=lam, p=p), (lam,), (1.0,))[1])(0.0)
     expected = np.array([0, 3 ** (p - 1), -(2 ** (p - 1)), 0])  # y + lam y^(p - 1) = x
-    np.testing.assert_allclose(forwards, expected, rtol=1e-12)
-    np.testing.assert_allclose(backwards, expected @ x, rtol=1e-12)
+    np.testing.assert_allclose(slope, expected, rtol=1e-12)
 
 
 def test_a_value_is_accurate_relative_to_itself_far_below_the_largest():

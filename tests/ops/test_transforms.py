@@ -10,7 +10,8 @@ from ops import hard_topk_mask, topk_mag, topk_mask
 from tests.ops import oracles
 from tests.ops.operators import CALLS, ROWS
 
-X = oracles.samples((2, 3, 12), dtype=np.float32)
+X = oracles.samples((6, 12), dtype=np.float32)
+W = np.linspace(-1, 1, 12, dtype=np.float32)[None]
 
 
 def test_one_compilation_for_all_k_and_lam(caplog):
@@ -26,7 +27,7 @@ def test_one_compilation_for_all_k_and_lam(caplog):
     assert oracles.compilations(caplog, [lambda k=k: hard_topk_mask(x, k) for k in ks]) == 1
 
 
-@pytest.mark.parametrize(("operator", "p"), [(topk_mask, 4 / 3), (topk_mag, 2.0), (hard_topk_mask, None)])
+@pytest.mark.parametrize(("operator", "p"), [(topk_mag, 4 / 3), (hard_topk_mask, None)])
 def test_memory_is_linear_and_no_callback(operator, p):
     n = 50
     x = np.ones((2, n), np.float32)
@@ -48,8 +49,7 @@ def test_memory_is_linear_and_no_callback(operator, p):
 
 
 # One of each machinery. A plan, pytrees and a dictionary have no batch, and the chunks of NeuralSort depend on it.
-EXPORTED = ("topk_mag", "knapsack_mask", "soft_topk", "hard_topk_mask", "topk_solution", "soft_quantile")
-EXPORTED += ("lam_of_support", "topk_surrogate_loss", "topk_accuracy", "entropic_ot_topk_mask", "sparse_code")
+EXPORTED = ("topk_mag", "knapsack_mask", "soft_topk", "topk_solution", "lam_of_support", "topk_accuracy", "sparse_code")
 
 
 @pytest.mark.parametrize("name", EXPORTED)
@@ -67,18 +67,14 @@ def test_operators_are_exported_with_a_symbolic_batch(name):
 def test_what_was_exported_serves_every_batch():
     def total(x):
         y = topk_mask(x, 2, lam=1.0)
-        return jnp.sum(y**2), y
+        return jnp.sum(W * y), y
 
     shape = export.symbolic_shape("b, 12")
     exported = export.export(jax.jit(jax.grad(total, has_aux=True)))(jax.ShapeDtypeStruct(shape, jnp.float32))
-    x = X.reshape(6, 12)
-    slope, y = export.deserialize(exported.serialize()).call(x)
-    mask = oracles.by_rows(oracles.pooled, x, 2, 1.0)
-    np.testing.assert_allclose(y, mask, atol=1e-6)
-    active = (mask > 0) & (mask < 1)  # the Jacobian is that of a projection onto these, less their mean
-    along = np.where(active, 2 * mask, 0)
-    expected = np.where(active, along - along.sum(-1, keepdims=True) / active.sum(-1, keepdims=True), 0)
-    np.testing.assert_allclose(slope, expected, atol=1e-5)
+    slope, y = export.deserialize(exported.serialize()).call(X)
+    expected = oracles.differentiated(X, 2, 1.0, cotangent=np.tile(W, (6, 1)))
+    np.testing.assert_allclose(y, expected["value"], atol=1e-6)
+    np.testing.assert_allclose(slope, expected["x"], atol=1e-5)
 
 
 def test_a_symbolic_size_of_what_competes_is_refused():

@@ -1,7 +1,6 @@
 """Errors name the argument and its value; what is not known before tracing raises nothing."""
 
 import inspect
-import re
 
 import jax
 import jax.numpy as jnp
@@ -28,22 +27,17 @@ X = np.ones((3, 5), np.float32)
 TREE = {"a": ENTRIES, "b": ENTRIES[0]}
 
 
-@pytest.mark.parametrize("operator", [topk_mag, hard_topk_mask])
-def test_every_entry_and_every_shape_of_the_operators_is_looked_at(operator):
-    wrong = [("k", k) for k in (6, np.int64(7), np.array([1, 6, 2]), jnp.float32(6))] + [("where", np.ones(4, bool))]
-    if operator is topk_mag:
-        wrong += [("lam", lam) for lam in (-1e-9, np.inf, np.array([1.0, -2, 1]), jnp.float32(-3), COLUMN)]
-        wrong += [("p", p) for p in (0.5, 2.1)] + [("solver", "newton")]
-    else:
-        wrong += [("k", 2.5)]
-    for name, value in wrong:
-        said = np.ravel(value)[1] if np.size(value) == 3 else np.shape(value) if np.ndim(value) else value
-        with pytest.raises(ValueError, match=rf"^{name} .*{re.escape(str(said))}"):
-            operator(X, **{"k": 2} | {name: value})
-    with pytest.raises(ValueError, match=r"^k .*4"):
-        operator(X, 4, axis=0)
-    with pytest.raises(ValueError, match=r"^x .*a scalar"):
-        operator(1.0, 1)
+def test_every_entry_and_every_shape_is_looked_at():
+    several = ("k", np.array([1, 6, 2]), 6), ("k", jnp.float32(6), 6), ("lam", np.array([1.0, -2, 1]), -2)
+    for name, value, said in (*several, ("lam", jnp.float32(-3), -3), ("lam", np.inf, np.inf)):
+        with pytest.raises(ValueError, match=rf"^{name} must .*{said}"):
+            topk_mag(X, **{"k": 2} | {name: value})
+    with pytest.raises(ValueError, match=r"^k must .*4"):
+        topk_mag(X, 4, axis=0)
+    with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
+        hard_topk_mask(X, 2.5)
+    with pytest.raises(ValueError, match=r"^x must .*a scalar"):
+        topk_mag(1.0, 1)
 
 
 def test_what_is_known_under_jit_is_looked_at_and_what_is_traced_is_not():
@@ -133,7 +127,6 @@ REFUSED = [
     (knapsack(costs=np.array([2**33, 1, 1])), "costs must be whole numbers that int32 holds"),
     (knapsack(caps=np.float32([1, 1, -3])), "caps must be >= 0, got -3.0"),
     (knapsack(density=0.5, caps=np.inf), "caps must be >= 0 and finite, as the budget is a density, got inf"),
-    (knapsack(density=1.5), r"density must be in \[0, 1\], got 1.5"),
     (knapsack(lam=0.0), "lam must be in .*0.0"),
     (with_rest("topk_plan", k=5.0), r"k must be in \[0, 4\], the size along axis 1, got 5.0"),
     (with_rest("topk_plan", limit=-1.0), "limit must be finite and >= 0, got -1.0"),
@@ -142,8 +135,6 @@ REFUSED = [
     (with_rest("topk_plan", axis=(0, -2)), r"axis must be .*\(0, -2\)"),
     (with_rest("topk_plan", tol=-1), "tol must be finite and >= 0, got -1"),
     (with_rest("topk_plan", max_iter=0), "max_iter must be at least 1, got 0"),
-    (with_rest("soft_sort", p=1.5, solver="dykstra"), "p must be 2 for the solver 'dykstra', got 1.5"),
-    (with_rest("soft_quantile", q=1.5), r"q must be in \[0, 1\], got 1.5"),
     (with_rest("soft_quantile", x=X[:, :0], lam=1.0), r"x must have at least one entry .* got shape \(3, 0\)"),
     (with_rest("project_permutahedron", w=np.ones(3)), r"w must broadcast to the shape of x, \(8, 4\), got shape"),
     (with_rest("k_support_norm", k=0), "k .*0"),
@@ -162,7 +153,6 @@ REFUSED = [
     (with_rest("topk_surrogate_loss", k=0.5), r"k must be in \[1, 4\].*0.5"),
     (with_rest("topk_surrogate_loss", labels=LABELS + 3), r"labels must be in \[0, 4\), got 6"),
     (with_rest("topk_accuracy", max_k=5), "max_k .*5"),
-    (with_rest("topk_accuracy", labels=np.zeros((ROWS, 1), int)), r"labels must be .*shape \(8, 1\): squeeze them$"),
     (with_rest(LOSS, target="hard"), "target .*'hard'"),
     (with_rest(LOSS, targets=np.full(8, 9)), "targets .*9"),
     (with_rest(LOSS, targets=2 * MULTI_HOT), "targets .*2"),
@@ -177,7 +167,6 @@ REFUSED = [
     (with_rest(LOSS, example_weights=np.ones(9)), r"example_weights .*shape \(8,\), got shape \(9,\)"),
     (with_rest(LOSS, label_smoothing=1.5), r"label_smoothing .*1\.5"),
     (with_rest("topk_fenchel_young_mixture", weights=np.ones((2, 2))), "weights .*2"),
-    (with_rest(REGRESSION, solver="pava"), "solver must be one of 'pav', 'dykstra', 'dual', got 'pava'"),
     (with_rest(REGRESSION, solver="dykstra", p=1.5), "p must be 2 for the solver 'dykstra', got 1.5"),
     (with_rest(REGRESSION, solver=Dykstra(max_iter=0)), "max_iter must be at least 1, got 0"),
     (with_rest(REGRESSION, solver=Dual(tol=-1.0)), "tol must be at least 0, got -1.0"),
@@ -217,8 +206,6 @@ REFUSED = [
     (with_rest("sparse_code", tolerance=np.ones(4)), r"tolerance must be a scalar, got shape \(4,\)$"),
     (with_rest("sparse_code", max_iterations=-1), "max_iterations must be finite and >= 0, got -1"),
     (with_rest("sparse_code", dictionary=DICTIONARY.T), r"x must have the shape \(..., 3\) of the dictionary, got"),
-    (with_rest("ridge_code", lam=0), "lam must be positive and finite, at least 1.2e-38, got 0"),
-    (with_rest("scale_free_attention", tolerance=-1), "tolerance must be finite and >= 0, got -1"),
     (lambda: baselines.sparsemax_attention(X[0], X, X), r"query must have the shape .* got shape \(5,\)"),
     (lambda: baselines.sparsemax_attention(X, X[:, :4], X), r"keys must have the shape .*'keys', 5.* got shape \(3, 4"),
     (lambda: baselines.sparsemax_attention(X, X, X[:2]), r"values must have the shape \(3, 'outputs'\), got shape"),
@@ -237,10 +224,7 @@ REFUSED = [
         "temperature must be positive and finite, .*, got -1",
     ),
     (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different integers, or None .* got \(1, -1\)$"),
-    (lambda: topk_mask(X, density=1.5), r"density must be in \[0, 1\], got 1.5$"),
     (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),
-    (lambda: topk_mask(X), "k must be given, or else density, got k=None, density=None$"),
-    (lambda: topk_mask(X, 2, density=0.5), "k must be given, or else density, got k=2, density=0.5$"),
     (lambda: topk_mask(X, 2, lam=10**40), r"lam must be 0 or in .*, got 1e\+40"),
     (
         lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5),
@@ -255,9 +239,8 @@ def test_what_cannot_be_is_named_with_its_value(call, message):
         call()
 
 
-@pytest.mark.parametrize("name", ["topk_mask_tree", "topk_mag_tree", "hard_topk_mask_tree", "hard_topk_mag_tree"])
-def test_budgets_of_trees(name):
-    operator = getattr(ops, name)
+@pytest.mark.parametrize("operator", [ops.topk_mag_tree, ops.hard_topk_mask_tree])
+def test_budgets_of_trees(operator):
     for options, message in (
         ({}, r"k must be given, or else density, got k=None, density=None$"),
         ({"density": 0.1, "k": 3}, r"k must be given, or else density, got k=3, density=0\.1$"),
@@ -265,13 +248,11 @@ def test_budgets_of_trees(name):
         ({"k": 37}, r"k must be in \[0, 36\], the number of entries, got 37$"),
         ({"k": 5, "per_leaf": True}, r"k must be in \[0, 4\], the number of entries of the smallest leaf .* got 5$"),
         ({"k": [1, 2]}, r"k must be a scalar, got shape \(2,\)$"),
-        ({"k": 3, "include": lambda path, leaf: False}, r".* must have at least one floating leaf"),
     ):
         with pytest.raises(ValueError, match=f"^{message}"):
             operator(TREE, **options)
-    if name.startswith("hard"):
-        with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
-            operator(TREE, k=2.5)
+    with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
+        ops.hard_topk_mag_tree(TREE, k=2.5)
 
 
 def test_more_entries_than_can_be_counted():

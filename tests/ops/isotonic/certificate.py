@@ -2,24 +2,16 @@
 
 import numpy as np
 
-SLOPES = {
-    "identity": np.ones_like,
-    "abs": np.ones_like,
-    "half_square": lambda v: v,
-    "exp": lambda v: np.exp(v - 1.0),
-}
 
-
-def violation(v, s, w, lam, p=2.0, phi="identity"):
-    """How badly a row violates the optimality conditions: 0 for the solution, and only for it.
+def violation(v, s, w, lam, p, slope):
+    """How badly a row violates the optimality conditions: 0 for the solution, and only for it; ``slope`` is ``phi'``.
 
     With multipliers ``alpha_i = sum_{j <= i} h_j'(v_j)`` these are: ``v`` decreasing, ``alpha >= 0``, its last value 0,
     and ``alpha_i > 0`` only where ``v_i = v_{i+1}``. Relative to the sizes of the terms.
     """
-    v, s, w = (np.asarray(a, np.float64) for a in (v, s, w))
     gap = s - v
     pull = np.sign(gap) * (np.abs(gap) / lam) ** (1.0 / (p - 1.0))
-    terms = w * SLOPES[phi](v) - pull
+    terms = w * slope(v) - pull
     alpha = np.cumsum(terms)
     scale = 1.0 + np.abs(pull).sum()
     drops = v[:-1] - v[1:]

@@ -15,29 +15,26 @@ W = np.sort(RNG.uniform(0, 2, (2, 11)))[:, ::-1].copy()
 LAM = np.array([0.9, 1.7])
 
 
-def proposition_7(v, s, w, p, phi):
-    """The Jacobian in ``s``, for lam = 1."""
+def proposition_7(v, s, w, p):
+    """The Jacobian in ``s``, for lam = 1 and ``half_square``."""
     q = p / (p - 1)
     jacobian = np.zeros((s.size, s.size))
     for i in range(s.size):
         block = np.flatnonzero(v == v[i])
         share = np.abs(v[i] - s[block]) ** (q - 2)
-        if phi == "half_square":
-            jacobian[i, block] = (q - 1) * share / np.sum((q - 1) * share + w[block])
-        else:
-            jacobian[i, block] = share / share.sum()
+        jacobian[i, block] = (q - 1) * share / np.sum((q - 1) * share + w[block])
     return jacobian
 
 
 def test_jacobian_is_that_of_proposition_7():
-    p, phi = 4 / 3, "half_square"
+    p = 4 / 3
 
     def solution(s):
-        return isotonic_regression(s, W[0], lam=1.0, p=p, phi=phi).v
+        return isotonic_regression(s, W[0], lam=1.0, p=p, phi="half_square").v
 
     v, jacobian = jax.jit(lambda s: (solution(s), jax.jacrev(solution)(s)))(S[0])
     assert 1 < np.unique(v).size < v.size
-    np.testing.assert_allclose(jacobian, proposition_7(np.asarray(v), S[0], W[0], p, phi), atol=1e-9)
+    np.testing.assert_allclose(jacobian, proposition_7(np.asarray(v), S[0], W[0], p), atol=1e-9)
 
 
 def test_to_second_order():

@@ -16,14 +16,11 @@ _QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_parallel_codegen_split_count": 1,
 }
-_AXIS = {"rows": -1, "columns": 0, "middle": 1, "vmap": -1, "several": (0, 2), "all": None}
+_AXIS = {"rows": -1, "columns": 0, "vmap": -1, "several": (0, 2), "all": None}
 
 
 def lay_out(setting: Setting, values: np.ndarray) -> np.ndarray:
     """Rows ``(rows, n)``, or one value per row ``(rows,)``, as the operator is given them."""
-    if setting.layout == "middle":
-        values = values.reshape(2, -1, *values.shape[1:])
-        return np.moveaxis(values, 2, 1) if values.ndim == 3 else values
     if setting.layout in ("several", "all") and values.ndim == 2:
         values = values.reshape(-1, *setting.matrix)
         return np.moveaxis(values, 1, 0) if setting.layout == "several" else values
@@ -34,8 +31,6 @@ def gather(setting: Setting, values: np.ndarray) -> np.ndarray:
     """The way back, as ``(rows, n)`` or ``(rows, 1)``."""
     if values.size == setting.rows:
         return values.reshape(setting.rows, 1)
-    if setting.layout == "middle":
-        values = np.moveaxis(values, 1, 2)
     if setting.layout == "several":
         values = np.moveaxis(values, 0, 1)
     return values.T if setting.layout == "columns" else values.reshape(setting.rows, setting.n)

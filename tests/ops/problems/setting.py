@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.ops.oracle.reals import EXTENDED
 
-# Entries in groups whose sizes floating point has exactly, and those of matrices.
+# Entries in groups whose sizes floating point has exactly.
 GROUPS = ("blocks", "channels", "runs")
-_GROUPED, _PLANNED = (12, 24, 48, 96), (2, 4, 6, 9, 12, 16, 20, 24, 30, 48)
+_GROUPED = (12, 24, 48, 96)
 _SIZES = (4, 5, 6, 8, 10, 16, 3, 2, 1, 24, 32, 64, 100, 300, 1000)
 PER_ROW = ("relaxed_topk_value", "topk_sum", "topk_fenchel_young_loss")
 PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
 # Operators of which entries compete along one axis, and those that take a share of them in the place of ``k``.
-_ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss", "topk_plan", *PERMUTAHEDRON)
-_WITHOUT_DENSITY = ("knapsack_mask", "topk_plan", "topk_fenchel_young_loss", "sparsemax", *PERMUTAHEDRON)
+_ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss", *PERMUTAHEDRON)
+_WITHOUT_DENSITY = ("knapsack_mask", "topk_fenchel_young_loss", "sparsemax", *PERMUTAHEDRON)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Setting:
       debias: whether ``topk_mag`` and its tree rescale.
       solver: of the top-k operators.
       target: of the losses.
-      layout: ``rows`` (the last axis), ``columns`` (the first), ``middle``, ``vmap`` over vectors, ``several`` (a tuple
-        of two axes) or ``all`` (``axis=None`` of matrices, under ``vmap``).
+      layout: ``rows`` (the last axis), ``columns`` (the first), ``vmap`` over vectors, ``several`` (a tuple of two
+        axes) or ``all`` (``axis=None`` of matrices, under ``vmap``).
       where: whether some entries are masked out.
       known: whether ``k`` and ``lam`` are numbers known to the compiler, the same for all rows.
       optimized: whether the code is compiled as users do, or quickly.
@@ -69,8 +69,6 @@ class Setting:
     @property
     def competing(self) -> int:
         """How many there are to select from."""
-        if self.operator == "topk_plan":
-            return self.matrix[1]
         return 4 if self.groups == "runs" else int(self.members.max()) + 1 if self.groups else self.n
 
     @property
@@ -136,7 +134,7 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
     n = draw(st.sampled_from(_SIZES))
     dtype = draw(st.sampled_from(["float32"] * 5 + ["float64"] * 3 + ["bfloat16", "float16"]))
     p, phi, solver, target = draw(_EXPONENTS), "identity", "threshold", "one_hot"
-    layout = draw(st.sampled_from(["rows", "vmap", "columns", "middle", "several", "all"]))
+    layout = draw(st.sampled_from(["rows", "vmap", "columns", "several", "all"]))
     debias, where, known, optimized = chance(50), chance(30), chance(15), chance(20)
     density = operator not in _WITHOUT_DENSITY and chance(20)
     if operator.startswith("relaxed_topk"):
@@ -159,8 +157,6 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         layout = "rows"
     if operator == "knapsack_mask":
         n = min(n, 64)
-    if operator == "topk_plan":
-        n, where, layout = draw(st.sampled_from(_PLANNED)), False, "rows" if layout == "middle" else layout
     if operator in PERMUTAHEDRON:
         n, where = min(n, 8 if p == 2 else 5), False
     if operator not in ("topk_mask", "topk_mag", "relaxed_topk", "soft_topk", *PER_ROW) or operator == "topk_sum":
@@ -169,7 +165,7 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         dtype = "float32"  # exp(50) is no float16
     if not EXTENDED:
         dtype = dtype.replace("64", "32")
-    rows = int(np.clip(entries // n // 2 * 2, 16, 32 if operator == "topk_plan" else 256))
+    rows = int(np.clip(entries // n // 2 * 2, 16, 256))
     return Setting(
         operator, n, rows, dtype, p, phi, debias and operator in ("topk_mag", "topk_mag_tree"),
         solver, target, layout, where, known, optimized, density, groups,

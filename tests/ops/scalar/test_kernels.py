@@ -111,26 +111,20 @@ def numbers_over_nans(monkeypatch):
     monkeypatch.setattr(pl, "pallas_call", pallas_call)
 
 
-@pytest.mark.parametrize(
-    ("language", "phi", "p", "zero"),
-    [("mosaic", HALF_SQUARE, 4 / 3, "none"), ("triton", IDENTITY, 2.0, "all")],
-)
-def test_a_nan_marks_its_row_on_a_gpu(numbers_over_nans, language, phi, p, zero):
+def test_a_nan_marks_its_row_on_a_gpu(numbers_over_nans):
     x = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
     k, lam = np.full((4, 1), 5, np.float32), np.full((4, 1), 0.1, np.float32)
     x[1, 7], k[2], lam[3] = np.nan, np.nan, np.nan
-    equation = Equation(p, phi, zero=zero)
+    equation = Equation(4 / 3, HALF_SQUARE)
 
     def solve(entries, k, lam, rows):
         return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
     @jax.jit
     def thresholds(x, k, lam):
-        return kernel_of(language, x, k, lam, keys=lambda x, k, lam: equation.keys(x, lam), solve=solve, interpret=True)
+        return kernel_of("triton", x, k, lam, keys=lambda x, k, lam: equation.keys(x, lam), solve=solve, interpret=True)
 
-    marked = np.isnan(thresholds(x, k, lam).hi)[:, 0]
-    assert marked[:3].tolist() == [False, True, True]
-    assert marked[3] or zero == "all"  # which has no use for lam
+    assert np.isnan(thresholds(x, k, lam).hi)[:, 0].tolist() == [False, True, True, True]
 
 
 X = np.random.default_rng(1).normal(size=(8, 24)).astype(np.float32)
@@ -154,14 +148,6 @@ def test_on_a_mesh(kind):
     check(y, ops.topk_mask(X, 5))
     assert "all-gather" not in call.as_text()
     assert ("all-reduce" in call.as_text()) == (kind == AxisType.Auto)
-
-
-def test_in_shard_map():
-    mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
-    # Interpreting a kernel mixes what varies over devices with what does not; compiling one does not.
-    options = {"mesh": mesh, "in_specs": P("a"), "out_specs": P("a"), "check_vma": False}
-    y = jax.jit(jax.shard_map(lambda x: ops.topk_mask(x, 5, solver="kernel"), **options))(X)
-    check(y, ops.topk_mask(X, 5))
 
 
 @pytest.mark.parametrize("shape", [(8, 1), (1, 1)])
@@ -208,12 +194,11 @@ def test_where_a_kernel_is_taken(monkeypatch):
     assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, 302))
 
 
-@pytest.mark.parametrize(("capability", "platform"), [("9.0", "cuda"), ("7.5", "other gpu"), ("gfx942", "other gpu")])
-def test_gpus_that_triton_takes(monkeypatch, capability, platform):
-    device = types.SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability=capability)
-    monkeypatch.setattr(jax, "devices", lambda *_: [device])
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert platforms.target() == (platform, "a GPU")
+def test_gpus_that_triton_takes(monkeypatch):
+    for capability, platform in (("9.0", "cuda"), ("7.5", "other gpu"), ("gfx942", "other gpu")):
+        device = types.SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability=capability)
+        monkeypatch.setattr(jax, "devices", lambda *_, device=device: [device])
+        assert platforms.target() == (platform, "a GPU")
 
 
 def test_pallas_is_imported_where_it_is_used():
@@ -265,15 +250,13 @@ def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
     assert jax.jit(taken)(X[:4], K[:4, None]).hi.sum() == 0
 
 
-@pytest.mark.parametrize("n", [24, 2**18 + 1])
-def test_programs_for_several_platforms_are_exported(monkeypatch, n):
+def test_programs_for_several_platforms_are_exported(monkeypatch):
     """A kernel for GPUs cannot be compiled where it is not known for which: nothing is raised."""
     monkeypatch.setattr(divided, "_WARNED_REASONS", [])
     function = jax.jit(lambda x: ops.topk_mask(x, 5, solver="kernel"))
     with pytest.warns(UserWarning, match="top-k is solved by the loop"):
-        exported = jax.export.export(function, platforms=("cpu", "cuda"))(jax.ShapeDtypeStruct((8, n), jnp.float32))
-    if n == 24:
-        check(exported.call(X), ops.topk_mask(X, 5))
+        exported = jax.export.export(function, platforms=("cpu", "cuda"))(jax.ShapeDtypeStruct((8, 24), jnp.float32))
+    check(exported.call(X), ops.topk_mask(X, 5))
 
 
 @pytest.mark.parametrize(("n", "both"), [(400, ("triton", "mosaic")), (8192, ("mosaic", "triton"))])

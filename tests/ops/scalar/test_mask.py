@@ -16,7 +16,6 @@ def test_a_million_entries():
 
 INTEGERS = {
     np.int32: [2**24, 2**24 + 1, -(2**31), 2**31 - 1, 2**31 - 2, 0, -1, 2**24 + 1, -(2**31) + 1, 2**16, 2**16 - 1],
-    np.uint32: [2**24, 2**24 + 1, 2**32 - 1, 2**32 - 2, 0, 1, 2**31, 2**31 + 1, 2**24 + 1, 2**16, 2**16 - 1],
     np.int64: [2**53, 2**53 + 1, -(2**63), 2**63 - 1, 2**63 - 2, 0, -1, 2**53 + 1, -(2**63) + 1, 2**32, 2**32 - 1],
 }
 
@@ -27,16 +26,15 @@ def exact_mask(values, k, magnitude=False):
     return np.isin(np.arange(len(values)), order[:k]).astype(float)
 
 
-@pytest.mark.parametrize("dtype", [np.uint32, np.int64])
-def test_integers_are_told_apart_that_floats_are_not(dtype):
-    with jax.enable_x64(np.dtype(dtype).itemsize == 8):
-        x = np.stack([np.array(INTEGERS[dtype], dtype), np.array(INTEGERS[dtype], dtype)[::-1]])
-        functions = jax.jit(hard_topk_mask), jax.jit(hard_topk_mag)
-        for k in range(x.shape[1] + 1):
-            mask, kept = (function(x, k) for function in functions)
-            np.testing.assert_array_equal(mask, np.stack([exact_mask(row, k) for row in x]))
-            chosen = np.stack([exact_mask(row, k, magnitude=True) for row in x])
-            np.testing.assert_array_equal(kept, chosen * x.astype(kept.dtype))
+def test_integers_are_told_apart_that_floats_are_not(x64):
+    x = np.array(INTEGERS[np.int64])
+    x = np.stack([x, x[::-1]])
+    both = jax.jit(lambda x, k: (hard_topk_mask(x, k), hard_topk_mag(x, k)))
+    for k in range(x.shape[1] + 1):
+        mask, kept = both(x, k)
+        np.testing.assert_array_equal(mask, np.stack([exact_mask(row, k) for row in x]))
+        chosen = np.stack([exact_mask(row, k, magnitude=True) for row in x])
+        np.testing.assert_array_equal(kept, chosen * x.astype(kept.dtype))
 
 
 def test_integers_at_lam_0():

@@ -51,14 +51,11 @@ def test_the_gap_bounds_the_error(x64):
         assert np.all((np.asarray(found.iterations) == most) | found.converged)
 
 
-def test_scale_and_shift_do_not_matter():
+def test_scale_does_not_matter():
     x, dictionary = np.float32(X), np.float32(D)
     weights = scale_free_attention(x, dictionary, tolerance=1e-6).code
     scale = np.float32(2.0**-40)  # a power of two, which rounds nothing
     np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).code, weights)
-    three, five = np.float32([3, 5])
-    shifted = scale_free_attention(three * x + five, three * dictionary + five, tolerance=1e-6).code
-    np.testing.assert_allclose(np.asarray(shifted) @ D.T, np.asarray(weights) @ D.T, atol=2e-3)
 
 
 def test_derivatives(x64):
@@ -76,6 +73,9 @@ def test_a_common_shift_takes_no_digits_of_the_derivative():
         return jnp.sum(weights * jnp.arange(5.0)[None, :]), weights
 
     gradients = jax.jit(jax.grad(function, argnums=(0, 1), has_aux=True))
+    slopes, weights = gradients(np.float32(x), np.ones((FEATURES, 5), np.float32))  # atoms that are all the same
+    np.testing.assert_allclose(weights, np.full((2, 5), 0.2), rtol=1e-6)
+    assert all(np.isfinite(slope).all() for slope in slopes)
     found, weights = gradients(np.float32(x + 1024), np.float32(dictionary + 1024))
     expected, unshifted = gradients(np.float32(x), np.float32(dictionary))
     assert np.all((np.asarray(weights) > 0).sum(-1) >= 2)
@@ -83,19 +83,6 @@ def test_a_common_shift_takes_no_digits_of_the_derivative():
     for one, other in zip(found, expected, strict=True):
         assert np.abs(other).max() > 0.1
         np.testing.assert_allclose(one, other, atol=1e-4)
-
-
-def test_degenerate_dictionaries():
-    x, same = np.float32(X), np.ones((FEATURES, 4), np.float32)
-
-    def loss(dictionary):
-        found = scale_free_attention(x, dictionary)
-        return jnp.sum(found.code * jnp.arange(4.0)[None, None]), found
-
-    (_, found), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(same)
-    np.testing.assert_array_equal(found.code, np.full((2, 3, 4), 0.25))
-    assert np.all(found.converged)
-    assert np.isfinite(gradient).all()
 
 
 def test_sparsemax_attention_is_that_of_the_oracle(x64):
@@ -111,5 +98,3 @@ def test_sparsemax_attention_is_that_of_the_oracle(x64):
             expected[b, q] = oracles.pooled(1.3 * keys[b, open_keys] @ query[b, q], 1, 1) @ values[b, open_keys]
     np.testing.assert_allclose(found, expected, atol=1e-12)
     assert np.all(found[1, 2] == 0)
-    nothing = sparsemax_attention(query, keys[:, :0], values[:, :0])
-    np.testing.assert_array_equal(nothing, np.zeros((2, 3, 5)))

@@ -1,0 +1,70 @@
+"""What is documented: names and signatures, examples in docstrings, the table of `ops/README.md`."""
+
+import doctest
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import ops
+from ops import baselines, isotonic, pruning
+
+PACKAGES = {"ops": ops, "ops.isotonic": isotonic, "ops.baselines": baselines, "ops.pruning": pruning}
+# A sample of a random number is no example.
+WITHOUT = {"sample_binary_concrete", "sample_gates"}
+
+
+def functions(package):
+    public = {name: getattr(package, name) for name in package.__all__}
+    return [name for name, value in public.items() if inspect.isfunction(value) or ">>>" in (value.__doc__ or "")]
+
+
+@pytest.mark.parametrize(
+    ("package", "function"),
+    [(package, function) for package in PACKAGES for function in functions(PACKAGES[package])],
+)
+def test_public_functions_do_what_their_examples_say(package, function):
+    value = getattr(PACKAGES[package], function)
+    (found,) = doctest.DocTestFinder(recurse=False).find(value, function, globs=vars(inspect.getmodule(value)) | {})
+    assert found.examples or function in WITHOUT, function
+    assert doctest.DocTestRunner(verbose=False).run(found).failed == 0
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_shows_what_users_may_use(name):
+    package = PACKAGES[name]
+    shown = [entry for entry in dir(package) if not entry.startswith("_")]
+    assert sorted(shown) == sorted(package.__all__)
+
+
+def _described(package, prefix):
+    for name in sorted(package.__all__):
+        value = getattr(package, name)
+        if inspect.ismodule(value):
+            yield from _described(value, f"{prefix}{name}.")
+        elif callable(value):
+            parameters = inspect.signature(value).parameters.values()
+            bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+            yield f"{prefix}{name}{inspect.Signature(bare)}"
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_the_public_names_and_signatures_are_those_written_down():
+    assert list(_described(ops, "")) == (Path(__file__).parent / "api.txt").read_text().splitlines()
+
+
+_ROW = re.compile(r"^\| [^|]+ \| [^|]+ \| `(?P<function>[\w.]+)`[^|]* \| `(?P<test>[\w/.:\[\]-]+)` \|$", re.MULTILINE)
+
+
+def test_functions_and_tests_of_the_table_exist():
+    root = Path(__file__).parents[2]
+    section = (root / "ops" / "README.md").read_text().partition("## From the paper")[2].partition("\n## ")[0]
+    table = [match.groupdict() for match in _ROW.finditer(section)]
+    assert len(table) == sum(line.startswith("| ") for line in section.splitlines()) - 2  # all but the heading
+    known = vars(isotonic) | vars(baselines) | vars(ops)
+    for row in table:
+        assert callable(known[row["function"]]), row
+        path, _, name = row["test"].partition("::")
+        assert f"def {name}(" in (root / path).read_text(), row
