@@ -169,7 +169,8 @@ def _loss(of: Problem, smooth: bool) -> Answer:
         "k": np.where(np.isnan(left), right, left),
         "lam": soft * weight * (_norm(t, of) - _norm(y, of)),
     }
-    powers = total(own * power(y, order + 1) + of_t * power(t + of_t, order))
+    # A mask sums to k within a rounding of 1, however small its entries are.
+    powers = total((own * y + of.unit) * power(y, order) + of_t * power(t + of_t, order))
     slack = {
         "value": error,
         "x": np.abs(weight) * (own * y + of_t + of.unit * t),

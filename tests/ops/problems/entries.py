@@ -24,7 +24,8 @@ class Rows:
       k: shape ``(rows,)``, of the working dtype, as ``lam`` is.
       lam: strengths.
       where: entries that take part, of the shape of ``x``.
-      extra: targets of a loss, weights of a permutahedron, costs, of the shape of ``x``; zeros elsewhere.
+      extra: targets of a loss, weights of a permutahedron, costs, of the shape of ``x``; limits of the columns of a
+        plan, in the first row of each matrix; zeros elsewhere.
       cotangent: weights of the outputs, whose weighted sum is differentiated.
       inside: rows in the range that is documented, where NaN is wrong, too; shape ``(rows,)``.
     """
@@ -114,11 +115,11 @@ def draw(setting: Setting, *seed: int) -> Rows:
     some = (x == 0).any(axis=1)
     k = np.where(some & (rng.random(rows) < 0.4), setting.competing, k)
     lam = np.where(some & (rng.random(rows) < 0.4), 0.0, lam)
-    if setting.operator == "knapsack_mask":
-        x, lam = _of_a_knapsack(setting, rng, x)
+    if setting.operator in ("topk_plan", "knapsack_mask"):
+        x, lam = _of_matrices(setting, rng, x)
     if setting.known:  # one for all rows
         k, lam = np.full_like(k, k[0]), np.full_like(lam, rng.choice([0.0, 10.0 ** rng.uniform(-2, 1)], p=[0.3, 0.7]))
-    extra = _extra(setting, rng)
+    extra = _extra(setting, rng, k)
     if setting.operator == "knapsack_mask":
         k = k / setting.n * (extra * (1 + (extra < 1))).sum(axis=1)
     x = _special(setting, rng, x, where, extra)
@@ -129,15 +130,20 @@ def draw(setting: Setting, *seed: int) -> Rows:
         lam, k, extra = (value.astype(setting.working) for value in (lam, k, extra))
     per_row = setting.operator in PER_ROW
     cotangent = (rng.integers(-16, 17, size=(rows, 1 if per_row else setting.n)) / 8).astype(x.dtype)
-    return Rows(x, k, lam, where, extra, cotangent, _inside(setting, x, lam, where, extra))
+    return Rows(x, k, lam, where, extra, cotangent, _inside(setting, x, k, lam, where, extra))
 
 
-def _inside(setting: Setting, x: np.ndarray, lam: np.ndarray, where: np.ndarray, extra: np.ndarray) -> np.ndarray:
+def _inside(
+    setting: Setting, x: np.ndarray, k: np.ndarray, lam: np.ndarray, where: np.ndarray, extra: np.ndarray
+) -> np.ndarray:
     size = np.where(where, np.abs(x.astype(np.float64)), 0.0)
     entries = (size <= (EXPONENTS if setting.phi == "exp" else ENTRIES[1])) | ~np.isfinite(size)
     if setting.operator in PERMUTAHEDRON:  # lam times the weights, which are the entries of soft_sort, is formed
         largest = np.maximum(size.max(axis=1), np.abs(extra).max(axis=1))
         entries = entries & (largest * lam.astype(np.float64) < _OVERFLOW)[:, None]
+    if setting.operator == "topk_plan":  # near the end of the range of k it may not converge
+        left = setting.competing - k
+        entries = entries & ((left == 0) | (left > 4 * setting.unit**0.5 * np.maximum(k, 1)))[:, None]
     return entries.all(axis=1)
 
 
@@ -163,8 +169,8 @@ def _strengths(setting: Setting, rng: Random, x: np.ndarray) -> np.ndarray:
     return np.where(rng.random(rows) < 0.05, 0.0, lam)
 
 
-def _of_a_knapsack(setting: Setting, rng: Random, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Entries, and strengths at which rounding leaves digits of what entries are worth for their cost."""
+def _of_matrices(setting: Setting, rng: Random, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Entries, and strengths at which rounding leaves the digits that a plan has to have."""
     x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-300)
     finest, small = (-4, 1e-3) if setting.working == "float64" else (-1.5, 0.1)
     size = 10.0 ** rng.uniform(np.log10(small), 3, size=setting.rows)
@@ -210,6 +216,8 @@ def _counts(setting: Setting, rng: Random) -> np.ndarray:
         k = whole
     if setting.operator == "sparsemax":
         k = np.ones(rows)
+    if setting.operator == "topk_plan":  # much smaller ones take long
+        k = np.maximum(k, 0.1)
     return np.clip(k, 0, n)
 
 
@@ -225,16 +233,21 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
         x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
     if masks:
         x = np.where((chance > 0.05) & (chance < 0.07) & spots, np.inf, x)
-    if setting.operator not in (*PERMUTAHEDRON, "knapsack_mask"):
+    if setting.operator not in (*PERMUTAHEDRON, "topk_plan", "knapsack_mask"):
         x = np.where((chance > 0.07) & (chance < 0.1) & spots, np.nan, x)
     rubbish = rng.choice([np.nan, np.inf, -np.inf, 1e30], size=x.shape)
     return np.where(~where & (chance > 0.5), rubbish, x)
 
 
-def _extra(setting: Setting, rng: Random) -> np.ndarray:
+def _extra(setting: Setting, rng: Random, k: np.ndarray) -> np.ndarray:
     shape = (setting.rows, setting.n)
     if setting.operator == "project_permutahedron":
         return np.where(rng.random((setting.rows, 1)) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, size=shape))
+    if setting.operator == "topk_plan":  # such that there is a plan: that of equal entries is within them
+        height, width = setting.matrix
+        above = rng.choice([1.0, 1.05, 1.5, 4.0], p=[0.3, 0.3, 0.3, 0.1], size=(setting.rows, width))
+        above = np.where(rng.random((setting.rows, 1)) < 0.2, 1.0, above)  # all bind
+        return np.pad((height * k / width)[:, None] * above, ((0, 0), (0, setting.n - width)))
     if setting.operator == "knapsack_mask":
         return np.exp(rng.normal(size=shape) * rng.choice([0.0, 0.3, 1.0, 3.0], size=(setting.rows, 1)))
     if setting.operator != "topk_fenchel_young_loss":

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 import ops
 from tests.ops.oracle.equation import Curve
 from tests.ops.oracle.groups import groups, runs
 from tests.ops.oracle.knapsack import knapsack
 from tests.ops.oracle.permutahedron import project
+from tests.ops.oracle.plan import plan
 from tests.ops.oracle.problem import Answer, Problem
 from tests.ops.oracle.reals import Real
 from tests.ops.oracle.topk import topk
@@ -23,6 +24,7 @@ from tests.ops.problems.setting import Setting
 Call = Callable[..., Array]
 Oracle = Callable[[Setting, Problem], Answer]
 
+_TOLERANCES = {"float32": 1e-4, "float64": 1e-9}  # residuals at which a plan has converged, by default
 _GROUPS = {"": None, "blocks": ops.Blocks((2, 4)), "channels": ops.Channels(0), "runs": ops.NM(4)}
 
 
@@ -145,6 +147,21 @@ def _tree_call(name: str) -> Callable[[Setting], Call]:
     return of
 
 
+def _plan_call(setting: Setting) -> Call:
+    """The plan, or NaN where it has not converged."""
+
+    def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
+        along = axis % x.ndim
+        shape = (*x.shape[:along], *setting.matrix, *x.shape[along + 1 :])
+        limit = lax.index_in_dim(extra.reshape(shape), 0, along, keepdims=False)
+        options: dict[str, Any] = {"p": setting.p, "axis": (along, along + 1), "max_iter": 2000}
+        found = ops.topk_plan(x.reshape(shape), jnp.expand_dims(k, along), limit, lam=lam, **options)
+        converged = jnp.expand_dims(found.converged, (along, along + 1))
+        return jnp.where(converged, found.plan, jnp.nan).reshape(x.shape)
+
+    return call
+
+
 def _loss_call(setting: Setting) -> Call:
     def call(x: Array, k: Array, lam: Array, where: Array, extra: Array, axis: int) -> Array:
         options: dict[str, Any] = {"target": setting.target, "where": where if setting.where else None}
@@ -170,6 +187,9 @@ OPERATORS: dict[str, Operator] = {
     "topk_mag_tree": Operator(_tree_call("topk_mag_tree"), _tree, _ALL, 6),
     "topk_mask_tree": Operator(_tree_call("topk_mask_tree"), _tree, _ALL, 5),
     "knapsack_mask": Operator(_knapsack_call, lambda setting, of: knapsack(of, _caps(of.extra)), _ALL, 5),
+    "topk_plan": Operator(
+        _plan_call, lambda setting, of: plan(of, setting.matrix, _TOLERANCES[setting.working]), _ALL, 4
+    ),
     "relaxed_topk_value": Operator(
         _call("relaxed_topk_value", "phi"), lambda setting, of: value(of, _curve(setting)), _ALL, 6
     ),

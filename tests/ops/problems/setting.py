@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from tests.ops.oracle.reals import EXTENDED
 
-# Entries in groups whose sizes floating point has exactly.
+# Entries in groups whose sizes floating point has exactly, and those of matrices.
 GROUPS = ("blocks", "channels", "runs")
-_GROUPED = (12, 24, 48, 96)
+_GROUPED, _PLANNED = (12, 24, 48, 96), (2, 4, 6, 9, 12, 16, 20, 24, 30, 48)
 _SIZES = (4, 5, 6, 8, 10, 16, 3, 2, 1, 24, 32, 64, 100, 300, 1000)
 PER_ROW = ("relaxed_topk_value", "topk_sum", "topk_fenchel_young_loss")
 PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
 # Operators of which entries compete along one axis, and those that take a share of them in the place of ``k``.
-_ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss", *PERMUTAHEDRON)
-_WITHOUT_DENSITY = ("knapsack_mask", "topk_fenchel_young_loss", "sparsemax", *PERMUTAHEDRON)
+_ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss", "topk_plan", *PERMUTAHEDRON)
+_WITHOUT_DENSITY = ("knapsack_mask", "topk_plan", "topk_fenchel_young_loss", "sparsemax", *PERMUTAHEDRON)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +69,8 @@ class Setting:
     @property
     def competing(self) -> int:
         """How many there are to select from."""
+        if self.operator == "topk_plan":
+            return self.matrix[1]
         return 4 if self.groups == "runs" else int(self.members.max()) + 1 if self.groups else self.n
 
     @property
@@ -157,6 +159,8 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         layout = "rows"
     if operator == "knapsack_mask":
         n = min(n, 64)
+    if operator == "topk_plan":
+        n, where = draw(st.sampled_from(_PLANNED)), False
     if operator in PERMUTAHEDRON:
         n, where = min(n, 8 if p == 2 else 5), False
     if operator not in ("topk_mask", "topk_mag", "relaxed_topk", "soft_topk", *PER_ROW) or operator == "topk_sum":
@@ -165,7 +169,7 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         dtype = "float32"  # exp(50) is no float16
     if not EXTENDED:
         dtype = dtype.replace("64", "32")
-    rows = int(np.clip(entries // n // 2 * 2, 16, 256))
+    rows = int(np.clip(entries // n // 2 * 2, 16, 32 if operator == "topk_plan" else 256))
     return Setting(
         operator, n, rows, dtype, p, phi, debias and operator in ("topk_mag", "topk_mag_tree"),
         solver, target, layout, where, known, optimized, density, groups,

@@ -48,6 +48,7 @@ ALWAYS = (
     Setting("topk_fenchel_young_loss", n=6, dtype="bfloat16", p=1.5, target="smooth", layout="columns"),
     Setting("topk_fenchel_young_loss", n=10, rows=192, dtype="float64", p=4 / 3, where=True),
     Setting("knapsack_mask", n=6, p=1.5, where=True),
+    Setting("topk_plan", n=6, rows=16, dtype="float64"),
     Setting("soft_sort", n=5, dtype="float64", p=4 / 3),
     Setting("soft_rank", n=4, p=1.5, layout="vmap"),
     Setting("project_permutahedron", n=5, layout="columns"),
@@ -58,7 +59,8 @@ def check(tally, operator):
     """Nothing was wrong, and enough had one right answer."""
     assert not tally.failures, "\n".join(tally.failures)
     for name in ("value", *OPERATORS[operator].arguments):
-        assert tally.judged[name] > 0.1 * tally.tried, name
+        # A plan has fewest, in k: one in eleven.
+        assert tally.judged[name] > 0.08 * tally.tried, name
 
 
 def test_every_operator_is_tried():
