@@ -52,6 +52,7 @@ def test_a_run_is_done_by_its_summary_and_files_that_are_damaged_are_named(train
         (platform.node(), GONE, state.SUBMITTED, False, state.SUBMITTED),
         (platform.node(), os.getpid(), state.RUNNING, False, state.TO_DO),
     ],
+    ids=["another lives", "elsewhere", "gone", "submitted", "this one"],
 )
 def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_path, host, pid, recorded, held, word):
     (tmp_path / "summary.json").unlink()
