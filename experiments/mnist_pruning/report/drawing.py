@@ -37,8 +37,8 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
         # The names say nothing of task and density where these are the paper's.
         where = "" if (dataset, kept) == ("mnist", 0.1) else f"-{dataset}-{kept:g}"
         shown = [run for run in section if not is_tuned(run)]
-        # Gradients of many masks behind one hard top-k are a table.
-        if shown and {run.config["method"] for run in shown} != {"hard", "mask_straight_through"}:
+        # A table shows the gradients of many masks behind one hard top-k.
+        if shown and all(run.config["method"] != "mask_straight_through" for run in shown):
             drawn[f"figure5{where}-layers{''.join(map(str, pruned)) or 'all'}"] = figure5(shown)
     at_best = sections_at_best(runs)
     for name in dict.fromkeys(key[0] for key in at_best):
