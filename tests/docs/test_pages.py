@@ -33,3 +33,6 @@ def test_links_and_includes_lead_somewhere(path):
     files += re.findall(r"^```\{include\} (.*)$", text, re.MULTILINE)
     files += [f"{page}.md" for page in re.findall(r"^:link: (.*)$", text, re.MULTILINE)]
     assert [file for file in files if not (path.parent / file).exists()] == []
+    for file, options in re.findall(r"^```\{include\} (.*)\n((?::.*\n)*)", text, re.MULTILINE):
+        for passage in re.findall(r'^:(?:start-after|end-before): "?(.*?)"?$', options, re.MULTILINE):
+            assert passage in (path.parent / file).read_text(), f"{passage!r} is not in {file}"
