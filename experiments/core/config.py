@@ -101,7 +101,7 @@ def require_one_of(field: str, value: Any, allowed: Collection[str]) -> None:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is an integer; `True` and `False` are none."""
+    """Returns whether it is an integer; `True` and `False` are none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

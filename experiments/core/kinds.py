@@ -33,7 +33,7 @@ class Kinds:
         return {name for names in self.reads.values() for name in names}
 
     def is_read(self, name: str, config: Fields) -> bool:
-        """Whether a run of the config reads the field, whatever `ignores` says; a kind not known reads all fields."""
+        """Returns whether a run of the config reads the field, but for `ignores`; an unknown kind reads all fields."""
         kind = config.get(self.field, "")
         if is_of(name, self.of_kinds) and not is_of(name, self.reads.get(kind, self.of_kinds)):
             return False
@@ -57,7 +57,7 @@ class Kinds:
             if after[name] == before[name]:
                 continue
             deciding = [self.field, *self.only_if.get(name, ())[:1]]
-            unread = " ".join(f"config.{field}={after.get(field)!r}" for field in deciding)
+            unread = " and ".join(f"config.{field}={after.get(field)!r}" for field in deciding)
             read = self.is_read(name, after) and not is_of(name, ignored)
             require(read, name, after[name], f"left at {before[name]!r}: with {unread} nothing reads it")
             if name not in self.options:
@@ -89,5 +89,5 @@ def dotted(config: ml_collections.ConfigDict) -> Fields:
 
 
 def is_of(field: str, names: Collection[str]) -> bool:
-    """Whether a field, by dotted name, is one of these names or belongs to a section that is."""
+    """Returns whether a field, by dotted name, is one of these names or belongs to a section that is."""
     return any(section in names for section in itertools.accumulate(field.split("."), "{}.{}".format))

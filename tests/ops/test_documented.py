@@ -1,4 +1,4 @@
-"""What is documented: names and signatures, examples in docstrings, the table of `ops/README.md`."""
+"""The documentation: names and signatures, examples in docstrings, the table of `ops/README.md`."""
 
 import doctest
 import inspect

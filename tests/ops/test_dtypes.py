@@ -1,4 +1,4 @@
-"""What goes in comes out, computed in float32 at least."""
+"""Results have the dtype of the input, computed in float32 at least."""
 
 import gc
 

@@ -36,7 +36,7 @@ def place(shape, rows="a", entries="b"):
 
 
 def value_and_gradients(function, arrays):
-    """Of a sum over what ``function`` returns, in all floating arrays."""
+    """Gradients of a sum over the results of ``function``, in all floating arrays."""
     rest = {name: value for name, value in arrays.items() if not jnp.issubdtype(value.dtype, jnp.floating)}
 
     def loss(free):

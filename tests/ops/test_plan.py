@@ -8,7 +8,7 @@ from tests.ops import oracles
 
 
 def scores(m, n, seed=0):
-    """Of rows that agree in part on which columns are good, so that limits bind."""
+    """Scores of rows that agree in part on the best columns, so that limits bind."""
     return oracles.samples((m, n), seed) + oracles.samples((1, n), seed + 100)
 
 

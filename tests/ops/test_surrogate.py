@@ -21,7 +21,7 @@ def worth(x, k, p):
 
 
 def loss(x, label, k, p=2.0):
-    """What it is worth to be free to select, and not with the entry of the label at 1."""
+    """The gain of a free selection over one with the entry of the label at 1."""
     return worth(x, k, p) - (x[label] - LAM / p + worth(np.delete(x, label), k - 1, p))
 
 

@@ -29,7 +29,7 @@ def flat(tree):
 
 
 def test_a_budget_for_each_leaf(x64):
-    """What the operator makes of the leaf as a row, in the leaf's own precision."""
+    """Applies the operator to the leaf as a row, in the leaf's own precision."""
     tree = {"a": TREE["a"], "b": SINGLE["a"].ravel()[::-1]}
     kept = topk_mag_tree(tree, lam=0.5, p=4 / 3, debias=True, k=9, per_leaf=True)
     for leaf, y, tolerance in zip(tree.values(), kept.values(), (1e-12, 2e-6), strict=True):

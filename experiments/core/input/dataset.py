@@ -36,7 +36,7 @@ class Data:
 
     @property
     def is_multi_hot(self) -> bool:
-        """Whether images may have several classes each."""
+        """Returns whether images may have several classes each."""
         return self.train_stream.example["label"].ndim == 1 if self.train_stream else self.train["label"].ndim == 2
 
     def pixel_mean_and_std(self) -> tuple[float, float]:

@@ -27,7 +27,7 @@ logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # which has tracebacks of
 
 
 def is_remote(path: str | Path) -> bool:
-    """Whether `path` lies in a bucket."""
+    """Returns whether `path` lies in a bucket."""
     return str(path).startswith(_REMOTE)
 
 

@@ -59,7 +59,7 @@ class Workdir:
                 metrics.require_sha256(self.metrics, self.read_summary().get("metrics_sha256"))
 
     def is_done(self) -> bool:
-        """Whether the run has come to its end; raises `DamagedError` if its summary is none."""
+        """Returns whether the run has come to its end; raises `DamagedError` if its summary is none."""
         return self.summary.exists() and bool(self.read_summary())
 
     def read_summary(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def set_aside(directory: Path, step: int) -> Path:
 
 
 def _saved(directory: Path) -> dict[int, bool]:
-    """Whether each checkpoint, by step, has been saved to the end."""
+    """Returns whether each checkpoint, by step, has been saved to the end."""
     if not directory.exists():
         return {}
     files = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}

@@ -21,7 +21,7 @@ _ONE = ("steps_per_dispatch", "accumulate")  # fields that are 1 where they are 
 
 
 def by_steps(config: ml_collections.ConfigDict) -> bool:
-    """Whether the length is given in steps."""
+    """Returns whether the length is given in steps."""
     return config.get("steps") is not None
 
 
@@ -65,11 +65,11 @@ class Plan:
         return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")
 
     def is_row(self, step: int) -> bool:
-        """Whether a row of metrics is due after `step` steps."""
+        """Returns whether a row of metrics is due after `step` steps."""
         return step % self.eval_every == 0 or step == self.total_steps
 
     def is_checkpoint(self, step: int) -> bool:
-        """Whether a checkpoint is due after `step` steps; one at the end comes by itself."""
+        """Returns whether a checkpoint is due after `step` steps; one at the end comes by itself."""
         return step % self.checkpoint_every == 0
 
     def last_row(self, step: int) -> int:

@@ -70,7 +70,7 @@ def leaving_promptly() -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes."""
+    """Returns whether this process is the one that writes."""
     return jax.process_index() == 0
 
 

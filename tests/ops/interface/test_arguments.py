@@ -103,7 +103,7 @@ def with_rest(name, **changed):
 
 
 def knapsack(**changed):
-    """Of two entries, as what takes part is looked at alone."""
+    """A knapsack of three entries, with a budget unless a density is given."""
     given = {"k": 1.0} if "density" not in changed else {}
     return lambda: ops.knapsack_mask(np.zeros(3, np.float32), **given | changed)
 

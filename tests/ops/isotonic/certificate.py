@@ -1,4 +1,4 @@
-"""What makes a point the solution of an isotonic problem, checked in NumPy float64 without any solver."""
+"""The conditions that make a point the solution of an isotonic problem, checked in NumPy float64 without any solver."""
 
 import numpy as np
 

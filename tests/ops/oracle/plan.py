@@ -26,7 +26,7 @@ _LENGTHS = np.array([1.0, 0.5, 0.1, 0.01])
 
 @dataclasses.dataclass(frozen=True)
 class Matrices:
-    """Of float64: ``x`` is ``(rows, m, n)``, ``b`` ``(rows, 1, n)``, ``k`` and ``lam`` ``(rows, 1, 1)``."""
+    """Matrices in float64: ``x`` is ``(rows, m, n)``, ``b`` ``(rows, 1, n)``, ``k`` and ``lam`` ``(rows, 1, 1)``."""
 
     x: Reals
     k: Reals
