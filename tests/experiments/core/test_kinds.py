@@ -79,7 +79,7 @@ def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lack
         ),
         ("vmoe", "", "dataset=imagenet21k", "data=imagenet21k, .* config.loss='sigmoid'"),
         ("vmoe_clusters", ":router=best", "router.capacity=50", "with config.router.name='best' nothing reads it"),
-        ("mnist_pruning", ":hard", "lam.start=3", "with config.method='hard' and config.lam.schedule='constant' nothing"),
+        ("mnist_pruning", ":hard", "lam.start=3", "'hard' and config.lam.schedule='constant' nothing"),
         ("mnist_pruning", ":mask_straight_through", "mask.num_samples=3", "config.mask.name=.* nothing reads it"),
         ("cifar100_vit", ":loss=xent", "loss.k=5", "with config.loss.name='xent' nothing reads it"),
     ],
