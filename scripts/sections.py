@@ -1,13 +1,10 @@
 """JSON files with a section for each measurement on a machine or chip; several processes may write to one file."""
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.core.record.files import read_object, write_json
+from experiments.core.record.files import lock, read_object, write_json
 
 _ADVICE = "restore it (git checkout) or remove it, to measure anew"
 
@@ -30,8 +27,7 @@ def write(path: Path, document: Mapping[str, Any], *place: str) -> None:
     Raises:
       DamagedError: the file is not JSON; nothing is written.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(path.parent):
+    with lock(path.parent / ".lock", wait=True):
         whole = read(path) or {}
         within = whole
         for key in place[:-1]:
@@ -42,18 +38,7 @@ def write(path: Path, document: Mapping[str, Any], *place: str) -> None:
 
 def remove(path: Path, section: str) -> None:
     """Removes a section, if it is there."""
-    with _alone(path.parent):
+    with lock(path.parent / ".lock", wait=True):
         whole = read(path) or {}
         if whole.pop(section, None) is not None:
             write_json(path, whole)
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Keeps other processes from writing to files of the directory meanwhile."""
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(opened)

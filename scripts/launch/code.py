@@ -58,9 +58,10 @@ class Code:
         return Code(full, options.prepare)
 
     def pack(self, console: Console) -> None:
-        """Makes the archive."""
-        output = f"--output={self.archive}"
-        console.do(["git", "-C", str(ROOT), "archive", "--format=tar.gz", output, self.commit, "--", *_PARTS])
+        """Makes the archive, whole or not at all: another launcher may send the same commit meanwhile."""
+        git = shlex.join(["git", "-C", str(ROOT), "archive", "--format=tar.gz", self.commit, "--", *_PARTS])
+        path = shlex.quote(str(self.archive))
+        console.do(["sh", "-c", f"{git} > {path}.$$ && mv {path}.$$ {path}"], "git")
 
     def install(self, directory: str) -> str:
         """A shell command that makes the environment for the code unpacked in `directory`, and prepares the worker."""

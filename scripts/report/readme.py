@@ -12,7 +12,7 @@ from experiments.core.report.markdown import grid, line
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
-from scripts.report import benchmarks, relaxations
+from scripts.report import again, benchmarks, relaxations
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    for report in (benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
+    for report in (again, benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
         made |= report.blocks(results)
     return made
 

@@ -5,7 +5,7 @@ import contextlib
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jax
@@ -15,8 +15,9 @@ from experiments.core.console import clock
 from experiments.core.errors import UsageError, in_one_line, printable
 from experiments.core.record import hardware
 from experiments.core.record.environment import processors
-from experiments.core.record.files import is_remote
+from experiments.core.record.files import is_remote, read_object
 from experiments.core.suite import runner, worker
+from experiments.core.suite.choice import Choice
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
 
@@ -24,7 +25,7 @@ MOST = 8  # runs at once if not told otherwise: each takes a GB or two
 
 _HELP = """Trains all runs of a preset and makes their table and figures.
 
-    python -m {package} --out=DIR [--preset={presets}] [--only=REGEX] [--jobs=N]
+    python -m {package} --out=DIR [--preset={presets}] [--only=REGEX] [--jobs=N] [--choices=FILE]
 
 Run it again and it resumes; finished runs are left alone. SIGTERM stops it with exit status 0;
 a run that fails does not keep the others from running, and makes the exit status 1.
@@ -41,6 +42,8 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="only the runs in whose name this is found")
     many = f"runs at once, each on its share of the processors (a processor each, up to {MOST}; 1 on an accelerator)"
     parser.add_argument("--jobs", type=int, metavar="N", help=many)
+    file = "choices.json of other runs, such as the committed ones: what is chosen there is not chosen anew"
+    parser.add_argument("--choices", type=Path, metavar="FILE", help=file)
     options = parser.parse_args(arguments)
     if is_remote(options.out):
         parser.error(f"--out={options.out}: a suite keeps its runs on a local disk; scripts.launch trains in buckets")
@@ -51,13 +54,16 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
         parser.error(f"--only={options.only!r} is not a regular expression: {error}")
     if not selected:
         parser.error(f"--only={options.only!r} matches none of the {len(runs)} runs, such as {runs[0].name}")
+    if options.choices and not options.choices.is_file():
+        parser.error(f"--choices={options.choices} is no file: it must be one that a suite has written")
     most = len(processors())
     if options.jobs is not None and not 1 <= options.jobs <= most:
         parser.error(f"--jobs={options.jobs} is not allowed: it must be in [1, {most}], the processors there are")
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     out, command = Path(options.out).expanduser(), ["python", "-m", suite.package, *arguments]
     try:
-        return in_one_line(lambda: run_suite(suite, out, runs, selected, command, options.jobs))
+        given = read_object(options.choices, "name one that a suite has written") if options.choices else None
+        return in_one_line(lambda: run_suite(suite, out, runs, selected, command, options.jobs, given))
     except worker.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
             print("\nstopped; run it again and it resumes", flush=True)
@@ -71,10 +77,11 @@ def run_suite(
     selected: Sequence[SuiteRun],
     command: Sequence[str],
     jobs: int | None = 1,
+    given: Mapping[str, Choice] | None = None,
 ) -> int:
     """Trains `selected`, a part of `runs`, and makes table and figures; returns the exit status.
 
-    `jobs` runs train at once; None: as many as is best on this machine.
+    `jobs` runs train at once; None: as many as is best on this machine. Choices that are `given` are not made anew.
 
     Raises `UsageError` if a run is not one that can be trained here, or data are missing, and `Stopped` as `Runner`.
     """
@@ -92,7 +99,7 @@ def run_suite(
         train.prepare(suite.recipe, config)
     try:
         with worker.stoppable():
-            failed = runner.Runner(suite, out, runs, selected, command).train(min(jobs or 1, len(selected)))
+            failed = runner.Runner(suite, out, runs, selected, command, given).train(min(jobs or 1, len(selected)))
     finally:
         if out.is_dir():
             runner.write_choices(suite, out, runs)

@@ -2,7 +2,7 @@
 
 import contextlib
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from experiments.core.config import leaves
@@ -19,12 +19,18 @@ CHOICES = "choices.json"
 
 
 class Runner:
-    """Trains those of `selected` (a part of `runs`) that are not done."""
+    """Trains those of `selected` (a part of `runs`) that are not done, with choices that are `given` or made here."""
 
     def __init__(
-        self, suite: Suite, out: Path, runs: Sequence[SuiteRun], selected: Sequence[SuiteRun], command: Sequence[str]
+        self,
+        suite: Suite,
+        out: Path,
+        runs: Sequence[SuiteRun],
+        selected: Sequence[SuiteRun],
+        command: Sequence[str],
+        given: Mapping[str, Choice] | None = None,
     ):
-        self.suite, self.out, self.runs, self.command = suite, out, runs, command
+        self.suite, self.out, self.runs, self.command, self.given = suite, out, runs, command, given or {}
         self.selected = {run.name: run for run in selected}
         self.failed: list[str] = []
         self.seconds: list[float] = []  # of the runs trained here
@@ -37,7 +43,7 @@ class Runner:
         has_data = False
         for wave in self.waves():
             choices = choose(self.suite, self.out, self.runs) if any(run.best_of for run in wave) else {}
-            to_train = [job for run in wave if (job := self._job(run, choices))]
+            to_train = [job for run in wave if (job := self._job(run, {**choices, **self.given}))]
             if to_train and not has_data:
                 # Fetched and decoded once for all; where there are none, no run could begin.
                 self.suite.recipe.load(to_train[0].config)

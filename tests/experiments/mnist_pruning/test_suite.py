@@ -96,6 +96,19 @@ def test_a_run_that_is_asked_to_stop_stops_the_suite(tmp_path, monkeypatch, caps
         command.main(suite, [*arguments, "--only=("])
 
 
+def test_a_choice_that_is_given_is_not_made_anew(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(worker.train, "start", lambda recipe, config, *rest: trained.append(config) or True)
+    suite = dataclasses.replace(SUITE, presets={"demo": lambda: [*SWEEP, FINAL[1]]})
+    made(tmp_path, SWEEP[1], [1.0, 1.0], [1.0, 1.0])
+    write_json(tmp_path / "given.json", {"rate": {"setting": {"optimizer.learning_rate": 0.05}, "missing": []}})
+    arguments = [f"--out={tmp_path}", "--only=final", "--jobs=1"]
+    assert command.main(suite, [*arguments, f"--choices={tmp_path / 'given.json'}"]) == 0
+    assert trained[0].optimizer.learning_rate == 0.05
+    with pytest.raises(SystemExit, match="2"):
+        command.main(suite, [*arguments, f"--choices={tmp_path / 'nowhere.json'}"])
+
+
 def test_a_run_of_another_config_is_not_chosen(tmp_path):
     for run, error in zip(SWEEP, (9.0, 8.0, 1.0), strict=True):
         made(tmp_path, run, [error], [error])

@@ -1,0 +1,24 @@
+"""The table of results/README.md: committed runs that were trained again, with newer packages."""
+
+from pathlib import Path
+
+from experiments.core.report import results
+from experiments.core.report.markdown import grid, plus_minus, signed
+from experiments.core.report.paired import difference
+from experiments.core.suite import plan
+
+
+def blocks(directory: Path) -> dict[str, list[str]]:
+    """Returns the lines of the table, by the name of its block, from the runs below `again` in a directory of results.
+
+    They have the names of the runs that they repeat. A row shows the first metric that their suite prints.
+    """
+    cells = []
+    for run in results.load(directory / "again")[0]:
+        folder, _, name = run.name.partition("/")
+        (first,) = (one for one in results.read(directory / folder) if one.name == name)
+        metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if run.has(one))
+        before, after = (one.environment["packages"]["jax"] for one in (first, run))
+        ends = (plus_minus(one.end(metric)) for one in (first, run))
+        cells.append([run.name, metric, *ends, signed(difference(run, first, metric)), f"{before}, {after}"])
+    return {"runs trained again": grid(["run", "metric", "committed", "again", "difference", "JAX"], cells, text=2)}
