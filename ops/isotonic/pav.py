@@ -124,11 +124,14 @@ def merge(
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
     if merged is not None:
-        # Two unpooled entries of equal weight that are in order have minimisers in order, up to rounding.
+        # Two unpooled entries of equal w and lam that are in order have minimisers in order, up to rounding.
         (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
         (left, right), (before, after) = segments.middle(merged), segments.around_middle(merged)
-        alone = (left & before | right & after) == 0
-        violated = violated & (~alone | (low_w != high_w) | (low_s < high_s))
+        alike = ((left & before | right & after) == 0) & (low_w == high_w)
+        if lam.shape == s.shape:
+            low_lam, high_lam = segments.middle(lam)
+            alike = alike & (low_lam == high_lam)
+        violated = violated & (~alike | (low_s < high_s))
 
     def evaluate(scalars: TwoFloat) -> Evaluation:
         gamma = TwoFloat(*segments.spread(*scalars))
@@ -186,8 +189,9 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
         return bit_reversed(jnp.pad(value, ((0, 0), (0, whole - n)), constant_values=fill))
 
     v = TwoFloat(laid_out(v.hi, lowest), laid_out(v.lo, 0.0))
+    tilt = jnp.zeros_like(lam[:, :1])
+    lam = laid_out(lam, 1.0) if lam.shape == s.shape else lam
     s, w = laid_out(s, lowest), laid_out(w, 0.0)
-    tilt = jnp.zeros_like(lam)
 
     def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
         v, merged, merges = carry
