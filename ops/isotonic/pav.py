@@ -22,7 +22,7 @@ from jax import Array, lax
 from ..interface import varying_as
 from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
-from .problem import Problem, minimisers, span
+from .problem import Problem, evaluation, forces, minimisers
 
 
 def bit_reversed(values: Array) -> Array:
@@ -119,7 +119,6 @@ def merge(
     pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row. The
     second result says which entries this merge pools (bool).
     """
-    eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
@@ -135,26 +134,10 @@ def merge(
 
     def evaluate(scalars: TwoFloat) -> Evaluation:
         gamma = TwoFloat(*segments.spread(*scalars))
-        value = gamma.hi + gamma.lo
         beyond = difference(v, gamma)
         inside = choose(is_left, beyond < 0, beyond > 0)
-        t = choose(inside, (s - gamma.hi) - gamma.lo, 0.0)
-        pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
-        stiff, bent = problem.dual_slope(t, lam), w * problem.curvature(value)
-        terms = (pull - push, jnp.abs(pull), jnp.abs(push), stiff, bent)
-        excess, pulls, pushes, stiffness, bend = segments.sum(*(choose(inside, term, 0.0) for term in terms))
-        size = pulls + pushes
-        # From here on, steps would consist of the rounding errors of the sums.
-        converged = ((jnp.abs(excess) <= eps * size) & (size < jnp.inf)) | ~violated
-        step = choose(converged, 0.0, excess / (stiffness + bend))
-        return Evaluation(
-            excess=excess,
-            level=excess,
-            step=step,
-            trusted=jnp.isfinite(step),
-            converged=converged,
-            scale=span(pulls, stiffness, pushes, bend),
-        )
+        terms = forces(problem, gamma, s, w, lam, tilt)
+        return evaluation(*segments.sum(*(choose(inside, term, 0.0) for term in terms)), settled=~violated)
 
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may round to the same float.
