@@ -35,7 +35,7 @@ def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Iterate, Ca
 
     The problem is the weighted projection ``min sum_i c_i (v_i - m_i) ** 2``.
     """
-    c = jnp.min(lam, axis=1, keepdims=True) / lam * (jnp.ones_like(s) if problem.linear else 1.0 + lam * w)
+    c = problem.precision(w, lam)
     m = s - lam * w if problem.linear else s / (1.0 + lam * w)
     zero = jnp.zeros_like(m)
     return Iterate(m, zero, zero), functools.partial(_iterate, c=c)

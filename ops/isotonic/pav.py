@@ -23,6 +23,7 @@ from ..interface import varying_as
 from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
 from .problem import Problem, evaluation, forces, minimisers
+from .stack import pool_parabolas, suits_device
 
 
 def bit_reversed(values: Array) -> Array:
@@ -137,7 +138,7 @@ def merge(
         beyond = difference(v, gamma)
         inside = choose(is_left, beyond < 0, beyond > 0)
         terms = forces(problem, gamma, s, w, lam, tilt)
-        return evaluation(*segments.sum(*(choose(inside, term, 0.0) for term in terms)), settled=~violated)
+        return evaluation(segments.sum(*(choose(inside, term, 0.0) for term in terms)), ~violated)
 
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may round to the same float.
@@ -165,6 +166,9 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
         return v, jnp.zeros(s.shape, bool), no_merges
+    if problem.quadratic and suits_device():
+        hi, lo, linked = pool_parabolas(*v, problem.precision(w, lam))
+        return TwoFloat(hi, lo), linked, jnp.sum(linked, axis=1, keepdims=True, dtype=jnp.int32)
     whole = 1 << levels
     lowest = float(jnp.finfo(s.dtype).min) / 8  # padding: in order after all entries, and never pooled
 

@@ -118,7 +118,7 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
 def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, unit: Array | None = None) -> Pooled:
     """Returns the solution of the isotonic problem of each row; ``v.lo`` carries the derivative of Proposition 7.
 
-    ``lam`` may have the shape of ``s``. The default tolerance is in units of ``unit``, ``(rows, 1)``, or else of ``lam``.
+    ``lam`` may have the shape of ``s``; ``unit``, ``(rows, 1)``, is that of the default tolerance, by default ``lam``.
     """
     unit = lax.stop_gradient(lam if unit is None else unit)
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
@@ -126,7 +126,7 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, unit
         v, linked, iterations = pool_adjacent_violators(problem, *terms)
         v = select(_out_of_order(v) & jnp.full(s.shape, True), TwoFloat(jnp.full_like(s, jnp.nan), v.lo), v)
     else:
-        v, linked, iterations = _iterate(solver, problem, *terms, unit)
+        v, linked, iterations = _iterate(solver, problem, unit, *terms)
     point = v.hi + v.lo
     gap = _residual(problem, point, linked, *terms)
     unknown = jnp.any(jnp.isnan(terms[2]), axis=1, keepdims=True)
@@ -156,7 +156,7 @@ def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
 
 
 def _iterate(
-    solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array, unit: Array
+    solver: Dykstra | Dual, problem: Problem, unit: Array, s: Array, w: Array, lam: Array
 ) -> tuple[TwoFloat, Array, Array]:
     """Returns the point that an iterative solver reaches, its links, and the iterations that each row took."""
     method: Any = dykstra if isinstance(solver, Dykstra) else dual
