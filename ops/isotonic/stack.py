@@ -60,7 +60,7 @@ def pool_parabolas(hi: Array, lo: Array, c: Array) -> tuple[Array, Array, Array]
     start = (jnp.int32(1), jnp.int32(0), jnp.int32(0), jnp.int32(n), first, empty, ends)
     _, depth, *_, stack, ends = lax.while_loop(lambda carry: carry[0] <= size, step, varying_as(start, entries))
     # Unused places of the stack write to one that is cut off.
-    last = choose(jnp.arange(size + 1) < depth, ends - 1, size)
+    last = choose(jnp.arange(size + 1, dtype=jnp.int32) < depth, ends - 1, size)
     is_last = jnp.zeros(size + 1, bool).at[last].set(True, mode="promise_in_bounds")[:size]
     block = jnp.cumsum(is_last, dtype=jnp.int32) - is_last.astype(jnp.int32)
     return stack[0][block].reshape(rows, n), stack[1][block].reshape(rows, n), ~is_last.reshape(rows, n)

@@ -12,13 +12,16 @@ from hypothesis.extra import numpy as hnp
 from scipy import optimize
 from sklearn import isotonic as peer
 
-from ops.isotonic import Dual, Dykstra, isotonic_regression
+from ops.isotonic import Dual, Dykstra, isotonic_regression, pav
+from ops.isotonic.problem import Problem
+from ops.nonlinearities import HALF_SQUARE
 from tests.ops import oracles
 from tests.ops.isotonic.certificate import adversarial, violation
 
 N = 9
 RNG = np.random.default_rng(0)
-WEIGHTS = RNG.uniform(0.2, 3.0, (8, N))
+W, WEIGHTS = RNG.uniform(0, 2, (8, N)), RNG.uniform(0.2, 3.0, (8, N))
+SLOPES = {"exp": lambda v: np.exp(v - 1), "half_square": lambda v: v}
 
 # Ties and all scales, in entries and in weights.
 ENTRIES = st.one_of(st.integers(-2, 2).map(float), st.floats(-1e6, 1e6, width=32))
@@ -50,25 +53,18 @@ def test_one_observation_and_one_bound_per_row():
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
-def test_weighted_entries_are_optimal_and_a_weight_counts_entries(phi, p):
-    s, w, lam = np.abs(adversarial(N)), RNG.uniform(0, 2, (8, N)), np.geomspace(1e-2, 10, 8)
-    solve = functools.partial(isotonic_regression, lam=lam, p=p, phi=phi)
-    found = solve(s, w, sample_weight=WEIGHTS)
-    slope = (lambda v: np.exp(v - 1)) if phi == "exp" else (lambda v: v)
-    for v, *row in zip(np.asarray(found.v), s, w, lam, WEIGHTS, strict=True):
-        assert violation(v, *row[:3], p, slope, row[3]) < 1e-12
+def test_weighted_entries_are_optimal(phi, p):
+    s, lam = np.abs(adversarial(N)), np.geomspace(1e-2, 10, 8)
+    found = isotonic_regression(s, W, lam=lam, p=p, phi=phi, sample_weight=WEIGHTS)
+    for v, *row, c in zip(np.asarray(found.v), s, W, lam, WEIGHTS, strict=True):
+        assert violation(v, *row, p, SLOPES[phi], c) < 1e-12
     assert found.converged.all()
-    counts = np.arange(N) % 3 + 1
-    repeated = solve(*(np.repeat(value, counts, axis=1) for value in (s, w)))
-    first = np.cumsum(counts) - counts
-    np.testing.assert_allclose(solve(s, w, sample_weight=counts).v, repeated.v[:, first], rtol=1e-11)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("solver", [Dykstra(20_000), Dual(20_000)])
 def test_iterative_solvers_take_weights(solver):
-    s, w = adversarial(N), RNG.uniform(0, 2, (8, N))
-    solve = functools.partial(isotonic_regression, s, w, lam=0.3, sample_weight=WEIGHTS, phi="half_square")
+    solve = functools.partial(isotonic_regression, adversarial(N), W, lam=0.3, sample_weight=WEIGHTS, phi="half_square")
     found = solve(solver=solver)
     assert found.converged.all()
     np.testing.assert_allclose(found.v, solve().v, atol=1e-10)
@@ -77,28 +73,41 @@ def test_iterative_solvers_take_weights(solver):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
 def test_bounds_are_those_of_a_convex_solver(phi, p):
-    s, w, c = RNG.normal(size=5), RNG.uniform(0, 2, 5), WEIGHTS[0, :5]
-    lower, upper, q = -0.3, 0.2, p / (p - 1)
-    value = (lambda v: np.exp(v - 1)) if phi == "exp" else (lambda v: v**2 / 2)
+    s, w, c = np.array([-1.0, 0.6, 0.1, 0.3, 1.0]), np.array([0.3, 0.1, 0.5, 0.2, 0.1]), WEIGHTS[0, :5]
+    lower, upper, q = -0.3, 0.5, p / (p - 1)
+    value = SLOPES["exp"] if phi == "exp" else (lambda v: v**2 / 2)
     best = optimize.minimize(
         lambda v: np.sum(c * (np.abs(s - v) ** q / q + w * value(v))),
-        np.linspace(-0.1, 0.0, 5),
+        np.zeros(5),
         method="SLSQP",
         bounds=5 * [(lower, upper)],
         constraints={"type": "ineq", "fun": np.diff},
         options={"ftol": 1e-15},
     ).x
-    assert np.any(np.isclose(best, lower, atol=1e-9))
-    assert np.any((best > lower + 1e-3) & (best < upper - 1e-3))
-    found = isotonic_regression(s, w, phi=phi, p=p, sample_weight=c, lower=lower, upper=upper, increasing=True, lam=1.0)
+    np.testing.assert_allclose(best[[0, 4]], [lower, upper])
+    found = isotonic_regression(s, w, phi=phi, p=p, sample_weight=c, lower=lower, upper=upper, increasing=True)
     np.testing.assert_allclose(found.v, best, atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
+    problem, lam = Problem(2.0, HALF_SQUARE), 1.0 / WEIGHTS
+    pool = functools.partial(pav.pool_adjacent_violators, problem)
+    v, linked, _ = pool(adversarial(N), W, lam)
+    batch = (value.reshape(2, 4, N) for value in (adversarial(N), W, lam))
+    np.testing.assert_array_equal(jax.vmap(pool)(*batch)[1].reshape(8, N), linked)
+    monkeypatch.setattr(pav, "suits_device", lambda: False)
+    expected, also_linked, _ = pool(adversarial(N), W, lam)
+    np.testing.assert_array_equal(linked, also_linked)
+    np.testing.assert_allclose(v.hi, expected.hi, rtol=1e-14)
+    assert linked.any()
 
 
 @pytest.mark.usefixtures("x64")
 def test_derivatives_in_entries_weights_and_bounds():
     # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
     s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
-    in_s, in_c = jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c).v, (0, 1))(s, c)
+    in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c).v, (0, 1))(s, c))
     block, total = slice(1, 4), c[1:4].sum()
     mean = c[block] @ s[block] / total
     np.testing.assert_allclose(in_s[block, block], np.broadcast_to(c[block] / total, (3, 3)), rtol=1e-13)
@@ -109,7 +118,7 @@ def test_derivatives_in_entries_weights_and_bounds():
         options = {"lower": lower, "upper": upper, "p": 4 / 3, "phi": "exp", "increasing": True}
         return isotonic_regression(s, w, lam=lam, sample_weight=c, **options).v
 
-    s, w = adversarial(N)[:4] + 1.0, RNG.uniform(0, 2, (4, N))
+    s, w = adversarial(N)[:4] + 1.0, W[:4]
     lower = np.full(4, -0.2)
     v = oracles.check_derivatives(solution, (s, w, np.geomspace(0.3, 2, 4), WEIGHTS[:4], lower, lower + 0.9), 1e-5)
     assert np.any(v == -0.2)
