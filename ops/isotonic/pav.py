@@ -154,21 +154,19 @@ def merge(
     return select(pooled, gamma, v), pooled
 
 
-def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
-    """Solves the isotonic problem of each row, in O(n log n) operations and O(n) memory.
+def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array]:
+    """Returns the solution of the isotonic problem of each row, and which neighbours are ``linked``.
 
-    Returns the solution, which neighbours are ``linked``, and the number of merges that pooled something, int32, shape
-    ``(rows, 1)``.
+    Takes O(n log n) operations, or O(n) on a stack of blocks, and O(n) memory.
     """
-    rows, n = s.shape
+    n = s.shape[1]
     v = minimisers(problem, s, w, lam)
-    no_merges = jnp.zeros((rows, 1), jnp.int32)
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
-        return v, jnp.zeros(s.shape, bool), no_merges
+        return v, jnp.zeros(s.shape, bool)
     if problem.quadratic and suits_device():
         hi, lo, linked = pool_parabolas(*v, problem.precision(w, lam))
-        return TwoFloat(hi, lo), linked, jnp.sum(linked, axis=1, keepdims=True, dtype=jnp.int32)
+        return TwoFloat(hi, lo), linked
     whole = 1 << levels
     lowest = float(jnp.finfo(s.dtype).min) / 8  # padding: in order after all entries, and never pooled
 
@@ -180,19 +178,16 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     lam = laid_out(lam, 1.0) if lam.shape == s.shape else lam
     s, w = laid_out(s, lowest), laid_out(w, 0.0)
 
-    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
-        v, merged, merges = carry
+    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array]) -> tuple[TwoFloat, Array]:
+        v, merged = carry
         segments = Segments(whole, level, levels)
         v, pooled = merge(problem, v, s, w, lam, tilt, segments, merged)
-        left, right = segments.middle(pooled)
-        at_middle = left & right & segments.exists()
-        merged = merged | pooled.astype(merged.dtype) << level
-        return v, merged, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
+        return v, merged | pooled.astype(merged.dtype) << level
 
-    start = varying_as((v, jnp.zeros(s.shape, jnp.int32), no_merges), (s, w, lam))
-    v, merged, merges = lax.fori_loop(0, levels, round_of_merges, start)
+    start = varying_as((v, jnp.zeros(s.shape, jnp.int32)), (s, w, lam))
+    v, merged = lax.fori_loop(0, levels, round_of_merges, start)
     merged = bit_reversed(merged)[:, :n]
-    return TwoFloat(*(bit_reversed(part)[:, :n] for part in v)), _linked(merged), merges
+    return TwoFloat(*(bit_reversed(part)[:, :n] for part in v)), _linked(merged)
 
 
 def _linked(merged: Array) -> Array:

@@ -66,7 +66,7 @@ class Solution(NamedTuple):
 
     Attributes:
       v: the solution, in the shape of the entries.
-      iterations: int32, the number of iterations (of PAV: of merges that pooled something); like the fields below, one
+      iterations: int32, the number of iterations (of PAV: of merges of two blocks); like the fields below, one
         value per row, in the shape of the entries without their axis.
       residual: the violation of the optimality conditions, in units of ``v``.
       converged: bool, whether the residual is within the tolerance.
@@ -123,7 +123,8 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, unit
     unit = lax.stop_gradient(lam if unit is None else unit)
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
     if isinstance(solver, PAV):
-        v, linked, iterations = pool_adjacent_violators(problem, *terms)
+        v, linked = pool_adjacent_violators(problem, *terms)
+        iterations = jnp.sum(linked, axis=1, keepdims=True, dtype=jnp.int32)
         v = select(_out_of_order(v) & jnp.full(s.shape, True), TwoFloat(jnp.full_like(s, jnp.nan), v.lo), v)
     else:
         v, linked, iterations = _iterate(solver, problem, unit, *terms)

@@ -93,11 +93,11 @@ def test_bounds_are_those_of_a_convex_solver(phi, p):
 def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
     problem, lam = Problem(2.0, HALF_SQUARE), 1.0 / WEIGHTS
     pool = functools.partial(pav.pool_adjacent_violators, problem)
-    v, linked, _ = pool(adversarial(N), W, lam)
+    v, linked = pool(adversarial(N), W, lam)
     batch = (value.reshape(2, 4, N) for value in (adversarial(N), W, lam))
     np.testing.assert_array_equal(jax.vmap(pool)(*batch)[1].reshape(8, N), linked)
     monkeypatch.setattr(pav, "suits_device", lambda: False)
-    expected, also_linked, _ = pool(adversarial(N), W, lam)
+    expected, also_linked = pool(adversarial(N), W, lam)
     np.testing.assert_array_equal(linked, also_linked)
     np.testing.assert_allclose(v.hi, expected.hi, rtol=1e-14)
     assert linked.any()
