@@ -200,7 +200,7 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
 
     hard = lam == 0
     lam = choose(hard, 1.0, lam)
-    found = solve(problem, s, w, lam, solver, nonnegative=False)
+    found = solve(problem, s, w, lam, solver)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
     # If lam * w, or a sum of such terms, overflows, the result is wrong and becomes NaN.

@@ -33,10 +33,10 @@ class Iterate(NamedTuple):
 def start(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[Iterate, Callable[[Iterate], Iterate]]:
     """Returns the first state, and the function that returns the next one.
 
-    The problem is the weighted projection ``min sum_i c_i / (2 lam) (v_i - m_i) ** 2``.
+    The problem is the weighted projection ``min sum_i c_i (v_i - m_i) ** 2``.
     """
-    c = jnp.ones_like(s) if problem.linear else 1.0 + lam * w
-    m = s - lam * w if problem.linear else s / c
+    c = problem.precision(w, lam)
+    m = s - lam * w if problem.linear else s / (1.0 + lam * w)
     zero = jnp.zeros_like(m)
     return Iterate(m, zero, zero), functools.partial(_iterate, c=c)
 

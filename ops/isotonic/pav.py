@@ -22,7 +22,8 @@ from jax import Array, lax
 from ..interface import varying_as
 from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
-from .problem import Problem, minimisers, span
+from .problem import Problem, evaluation, forces, minimisers
+from .stack import pool_parabolas, suits_device
 
 
 def bit_reversed(values: Array) -> Array:
@@ -119,39 +120,25 @@ def merge(
     pooled an entry with others, one bit for each lower level, int32; only for a ``tilt`` with one value per row. The
     second result says which entries this merge pools (bool).
     """
-    eps = jnp.finfo(s.dtype).eps
     is_left = segments.is_left()
     (low_hi, high_hi), (low_lo, high_lo) = segments.middle(v.hi), segments.middle(v.lo)
     violated = (difference(TwoFloat(high_hi, high_lo), TwoFloat(low_hi, low_lo)) > 0) & segments.exists()
     if merged is not None:
-        # Two unpooled entries of equal weight that are in order have minimisers in order, up to rounding.
+        # Two unpooled entries of equal w and lam that are in order have minimisers in order, up to rounding.
         (low_s, high_s), (low_w, high_w) = segments.middle(s), segments.middle(w)
         (left, right), (before, after) = segments.middle(merged), segments.around_middle(merged)
-        alone = (left & before | right & after) == 0
-        violated = violated & (~alone | (low_w != high_w) | (low_s < high_s))
+        alike = ((left & before | right & after) == 0) & (low_w == high_w)
+        if lam.shape == s.shape:
+            low_lam, high_lam = segments.middle(lam)
+            alike = alike & (low_lam == high_lam)
+        violated = violated & (~alike | (low_s < high_s))
 
     def evaluate(scalars: TwoFloat) -> Evaluation:
         gamma = TwoFloat(*segments.spread(*scalars))
-        value = gamma.hi + gamma.lo
         beyond = difference(v, gamma)
         inside = choose(is_left, beyond < 0, beyond > 0)
-        t = choose(inside, (s - gamma.hi) - gamma.lo, 0.0)
-        pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
-        stiff, bent = problem.dual_slope(t, lam), w * problem.curvature(value)
-        terms = (pull - push, jnp.abs(pull), jnp.abs(push), stiff, bent)
-        excess, pulls, pushes, stiffness, bend = segments.sum(*(choose(inside, term, 0.0) for term in terms))
-        size = pulls + pushes
-        # From here on, steps would consist of the rounding errors of the sums.
-        converged = ((jnp.abs(excess) <= eps * size) & (size < jnp.inf)) | ~violated
-        step = choose(converged, 0.0, excess / (stiffness + bend))
-        return Evaluation(
-            excess=excess,
-            level=excess,
-            step=step,
-            trusted=jnp.isfinite(step),
-            converged=converged,
-            scale=span(pulls, stiffness, pushes, bend),
-        )
+        terms = forces(problem, gamma, s, w, lam, tilt)
+        return evaluation(segments.sum(*(choose(inside, term, 0.0) for term in terms)), ~violated)
 
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may round to the same float.
@@ -167,18 +154,19 @@ def merge(
     return select(pooled, gamma, v), pooled
 
 
-def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
-    """Solves the isotonic problem of each row, in O(n log n) operations and O(n) memory.
+def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array]:
+    """Returns the solution of the isotonic problem of each row, and which neighbours are ``linked``.
 
-    Returns the solution, which neighbours are ``linked``, and the number of merges that pooled something, int32, shape
-    ``(rows, 1)``.
+    Takes O(n log n) operations, or O(n) on a stack of blocks, and O(n) memory.
     """
-    rows, n = s.shape
+    n = s.shape[1]
     v = minimisers(problem, s, w, lam)
-    no_merges = jnp.zeros((rows, 1), jnp.int32)
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
-        return v, jnp.zeros(s.shape, bool), no_merges
+        return v, jnp.zeros(s.shape, bool)
+    if problem.quadratic and suits_device():
+        hi, lo, linked = pool_parabolas(*v, problem.precision(w, lam))
+        return TwoFloat(hi, lo), linked
     whole = 1 << levels
     lowest = float(jnp.finfo(s.dtype).min) / 8  # padding: in order after all entries, and never pooled
 
@@ -186,22 +174,20 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
         return bit_reversed(jnp.pad(value, ((0, 0), (0, whole - n)), constant_values=fill))
 
     v = TwoFloat(laid_out(v.hi, lowest), laid_out(v.lo, 0.0))
+    tilt = jnp.zeros_like(lam[:, :1])
+    lam = laid_out(lam, 1.0) if lam.shape == s.shape else lam
     s, w = laid_out(s, lowest), laid_out(w, 0.0)
-    tilt = jnp.zeros_like(lam)
 
-    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array, Array]) -> tuple[TwoFloat, Array, Array]:
-        v, merged, merges = carry
+    def round_of_merges(level: Array, carry: tuple[TwoFloat, Array]) -> tuple[TwoFloat, Array]:
+        v, merged = carry
         segments = Segments(whole, level, levels)
         v, pooled = merge(problem, v, s, w, lam, tilt, segments, merged)
-        left, right = segments.middle(pooled)
-        at_middle = left & right & segments.exists()
-        merged = merged | pooled.astype(merged.dtype) << level
-        return v, merged, merges + jnp.sum(at_middle, axis=1, keepdims=True, dtype=jnp.int32)
+        return v, merged | pooled.astype(merged.dtype) << level
 
-    start = varying_as((v, jnp.zeros(s.shape, jnp.int32), no_merges), (s, w, lam))
-    v, merged, merges = lax.fori_loop(0, levels, round_of_merges, start)
+    start = varying_as((v, jnp.zeros(s.shape, jnp.int32)), (s, w, lam))
+    v, merged = lax.fori_loop(0, levels, round_of_merges, start)
     merged = bit_reversed(merged)[:, :n]
-    return TwoFloat(*(bit_reversed(part)[:, :n] for part in v)), _linked(merged), merges
+    return TwoFloat(*(bit_reversed(part)[:, :n] for part in v)), _linked(merged)
 
 
 def _linked(merged: Array) -> Array:

@@ -39,6 +39,10 @@ class Problem:
         """True if every ``h_i`` is a parabola."""
         return self.p == 2 and (self.linear or self.phi == HALF_SQUARE)
 
+    def precision(self, w: Array, lam: Array) -> Array:
+        """Returns the curvature of each ``h_i`` if it is a parabola, up to one factor per row."""
+        return jnp.min(lam, axis=1, keepdims=True) / lam * (jnp.ones_like(w) if self.linear else 1.0 + lam * w)
+
     def dual(self, t: Array, lam: Array) -> Array:
         """Returns ``y = (r*)'(t)``, for which ``lam * |y| ** (p - 1) = |t|``."""
         if self.p == 2:
@@ -91,6 +95,32 @@ def span(pull: Array, stiffness: Array, push: Array, bend: Array) -> Array:
     return choose((least < jnp.inf) & (pull < jnp.inf) & (push < jnp.inf), least, 0.0)
 
 
+def forces(
+    problem: Problem, v: TwoFloat, s: Array, w: Array, lam: Array, tilt: Array | float
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Returns ``-h_i'(v) - tilt_i``, the sizes of what pulls ``v`` up and down, and how fast they change."""
+    value, t = v.hi + v.lo, (s - v.hi) - v.lo
+    pull, push = problem.dual(t, lam), w * problem.slope(value) + tilt
+    return pull - push, jnp.abs(pull), jnp.abs(push), problem.dual_slope(t, lam), w * problem.curvature(value)
+
+
+def evaluation(terms: tuple[Array, ...], settled: Array | bool = False) -> Evaluation:
+    """Returns sums of ``forces`` in the form that ``find_root`` takes; nothing is left to find where ``settled``."""
+    excess, pulls, pushes, stiffness, bend = terms
+    size = pulls + pushes
+    # From here on, steps would consist of the rounding errors of the terms.
+    converged = ((jnp.abs(excess) <= jnp.finfo(excess.dtype).eps * size) & (size < jnp.inf)) | settled
+    step = choose(converged, 0.0, excess / (stiffness + bend))
+    return Evaluation(
+        excess=excess,
+        level=excess,
+        step=step,
+        trusted=jnp.isfinite(step),
+        converged=converged,
+        scale=span(pulls, stiffness, pushes, bend),
+    )
+
+
 def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | float = 0.0) -> TwoFloat:
     """Returns the minimiser of each ``h_i(v) + tilt_i * v`` without the order constraint.
 
@@ -106,24 +136,9 @@ def minimisers(problem: Problem, s: Array, w: Array, lam: Array, tilt: Array | f
         return select(lam * w > 1, TwoFloat(far, jnp.zeros_like(s)), near)
 
     def evaluate(v: TwoFloat) -> Evaluation:
-        value, t = v.hi + v.lo, (s - v.hi) - v.lo
-        pull, push = problem.dual(t, lam), w * problem.slope(value)
-        excess = pull - push - tilt
-        stiffness, bend = problem.dual_slope(t, lam), w * problem.curvature(value)
-        slope = stiffness + bend
-        eps = jnp.finfo(s.dtype).eps
-        size = jnp.abs(pull) + jnp.abs(push) + jnp.abs(tilt)
-        return Evaluation(
-            excess=excess,
-            level=excess,
-            step=excess / slope,
-            trusted=jnp.isfinite(excess / slope),
-            converged=(jnp.abs(excess) <= eps * size) & (size < jnp.inf),
-            scale=span(jnp.abs(pull), stiffness, jnp.abs(push), bend),
-        )
+        return evaluation(forces(problem, v, s, w, lam, tilt))
 
     # phi' increases, so the gap between s and the minimiser is at most that for the slope at s.
-
     limits = jnp.finfo(s.dtype)
     drop = jnp.minimum(problem.gap(w * problem.slope(s) + tilt, lam), limits.max / 4)
     start = s - 0.5 * drop

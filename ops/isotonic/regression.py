@@ -4,43 +4,57 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface import POSITIVE_STRENGTH, Axis, check_p, floating, known, rowwise
-from ..nonlinearities import Nonlinearity, nonlinearity
+from ..interface import POSITIVE_STRENGTH, Axis, Range, check_p, check_values, floating, known, rowwise, shown, strength
+from ..nonlinearities import ABS, Nonlinearity, nonlinearity
+from ..scalar.arithmetic import choose, power
 from .problem import Problem
 from .solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
+
+_REAL = Range("a real number")
+# The quotient of two weights is a normal float32.
+_SAMPLE_WEIGHT = Range("in [1e-16, 1e16]", 1e-16, 1e16)
 
 
 def isotonic_regression(
     s: ArrayLike,
-    w: ArrayLike,
+    w: ArrayLike = 0.0,
     *,
     lam: ArrayLike = 1.0,
     p: float = 2.0,
     phi: str | Nonlinearity = "identity",
     axis: Axis = -1,
-    nonnegative: bool | None = None,
+    increasing: bool = False,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Solution:
-    """Returns the solution of ``min sum_i r*(s_i - v_i) + w_i phi(v_i)`` over decreasing ``v``.
+    """Returns the solution of ``min sum_i c_i (r*(s_i - v_i) + w_i phi(v_i))`` over decreasing ``v``.
 
-    This is equation 5 of Sander et al. (2023), with ``r*(t) = lam ** (1 - q) |t| ** q / q`` the conjugate of
-    ``lam / p |y| ** p``. If ``s`` and ``w`` are sorted in decreasing order, ``y_i = (r*)'(s_i - v_i)`` is the relaxed
-    operator of Proposition 2 (Propositions 5 and 6). With ``w = 0``, ``p = 2`` and ``lam = 1`` it is isotonic
-    regression of ``s``.
+    With ``c = 1`` this is equation 5 of Sander et al. (2023), where ``r*(t) = lam ** (1 - q) |t| ** q / q`` is the
+    conjugate of ``lam / p |y| ** p``. If ``s`` and ``w`` are sorted in decreasing order, ``y_i = (r*)'(s_i - v_i)`` is
+    the relaxed operator of Proposition 2 (Propositions 5 and 6). With ``w = 0`` and ``p = 2`` it is isotonic regression
+    of ``s`` with weights ``c``, whatever ``lam``; scikit-learn's function of this name has ``increasing=True``.
 
-    Differentiable in ``s``, ``w`` and ``lam``, in both modes and to any order, in closed form block by block
-    (Proposition 7). If the solver has not converged, the derivative is that of the blocks found so far.
+    Differentiable in ``s``, ``w``, ``lam``, the weights ``c`` and the bounds, in both modes and to any order, in closed
+    form block by block (Proposition 7). If the solver has not converged, the derivative is that of the blocks found so
+    far.
 
     Args:
       s: finite real array, any shape.
-      w: weights, real, broadcasting against ``s``. Not negative, unless ``phi`` is ``"identity"`` or ``"abs"``.
+      w: weights of ``phi``, real, broadcasting against ``s``. Not negative, unless ``phi`` is ``"identity"`` or
+        ``"abs"``.
       lam: strength of the regularisation, positive; a scalar, or one value per row (the shape of ``s`` without
         ``axis``).
       p: exponent of the regularisation, a Python number in (1, 2].
       phi: the nonlinearity, or its name: ``"identity"``, ``"abs"``, ``"half_square"``, ``"exp"``, or a registered one.
       axis: the axis along which ``v`` decreases; a tuple of several, or ``None`` for all.
-      nonnegative: whether ``v >= 0`` as well; by default for an even ``phi`` (Proposition 6), whose ``s`` then have
-        to be magnitudes.
+      increasing: whether ``v`` increases instead.
+      lower: least value of ``v``: a scalar, or one value per row. ``-inf`` by default, but 0 for an even ``phi``
+        (Proposition 6), whose ``s`` have to be magnitudes then. Not negative for ``"abs"``.
+      upper: greatest value of ``v``, at least ``lower``; ``inf`` by default.
+      sample_weight: ``c``, in [1e-16, 1e16], broadcasting against ``s``; 1 by default. An entry of weight 2 counts as
+        two entries.
       solver: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only), ``"dual"``, or one of these with settings of its own,
         like ``Dykstra(max_iter=10, tol=0.0)``.
 
@@ -48,11 +62,12 @@ def isotonic_regression(
       A ``Solution`` in the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least). If
       gaps between entries, divided by ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12
       ``lam`` on for ``p = 1.02``, from 1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
+      Rows are NaN, too, if a traced ``lower`` is above ``upper``, or ``lam / c ** (p - 1)`` not in [1e-32, 1e32].
 
     Raises:
       ValueError: an argument known at trace time is out of range.
 
-    >>> isotonic_regression([1.0, 3.0, 2.0], [0.0, 0.0, 0.0]).v
+    >>> isotonic_regression([1.0, 3.0, 2.0]).v
     Array([2., 2., 2.], dtype=float32)
     """
     s, w, phi = floating(s, "s"), floating(w, "w"), nonlinearity(phi)
@@ -61,19 +76,55 @@ def isotonic_regression(
         raise ValueError(f"w must not be negative for phi={phi.name!r}, got {np.min(np.asarray(w))}")
     if s.size == 0:
         raise ValueError(f"s must have at least one entry, got shape {s.shape}")
+    default = 0.0 if phi.even else -np.inf
+    above = Range("at least 0 for phi='abs'", 0.0) if phi == ABS else _REAL
+    lower = check_values("lower", default if lower is None else lower, above)
+    upper = check_values("upper", np.inf if upper is None else upper, _REAL)
+    if known(lower) and known(upper) and np.any(np.asarray(lower) > np.asarray(upper)):
+        raise ValueError(f"upper must be at least lower, got upper={shown(upper)}, lower={shown(lower)}")
+    aligned: dict[str, ArrayLike] = {"w": w}
+    if sample_weight is not None:
+        aligned["sample_weight"] = check_values("sample_weight", sample_weight, _SAMPLE_WEIGHT)
     return rowwise(
         _solved,
         s,
         axis=axis,
         name="s",
-        aligned={"w": w},
-        per_row={"lam": (lam, POSITIVE_STRENGTH)},
+        aligned=aligned,
+        per_row={"lam": (lam, POSITIVE_STRENGTH), "lower": (lower, _REAL), "upper": (upper, _REAL)},
         returns=REPORT,
         problem=problem,
-        nonnegative=phi.even if nonnegative is None else bool(nonnegative),
+        increasing=bool(increasing),
         solver=as_solver(solver, problem.p),
     )
 
 
-def _solved(s: Array, w: Array, lam: Array, *, problem: Problem, nonnegative: bool, solver: Solver) -> Solution:
-    return solve(problem, s, w, lam, solver, nonnegative).report()
+def _solved(
+    s: Array,
+    w: Array,
+    lam: Array,
+    lower: Array,
+    upper: Array,
+    sample_weight: Array | None = None,
+    *,
+    problem: Problem,
+    increasing: bool,
+    solver: Solver,
+) -> Solution:
+    """Solves rows. The solution within bounds is that without them, clipped, for all convex ``h_i``.
+
+    Of a decreasing ``u`` in ``[a, b]`` the objective is ``sum_i h_i(a)`` plus the integral over ``gamma`` from a to b
+    of ``sum h_i'(gamma)`` over the entries with ``u_i > gamma``, which are the first ones of the row. The solution
+    without bounds minimises this sum for every ``gamma``, among all numbers of first entries: the least minimisers
+    fall as ``gamma`` rises, because ``h_i'`` does not fall, so together they are the level sets of a decreasing vector.
+    Clipping leaves the level sets of ``gamma`` in ``[a, b)`` as they are.
+    """
+    step, strengths = -1 if increasing else 1, lam
+    if sample_weight is not None:
+        # A multiple of h_i is the h_i of another w_i and of another lam, which then differs by entry.
+        strengths = strength(lam / power(sample_weight, problem.p - 1.0), POSITIVE_STRENGTH)
+        w = w * sample_weight
+    found = solve(problem, s[:, ::step], w[:, ::step], strengths[:, ::step], solver, lam).report()
+    v = found.v[:, ::step]
+    v = choose(v < lower, lower, choose(v > upper, upper, v))
+    return found._replace(v=choose(lower <= upper, v, np.nan))

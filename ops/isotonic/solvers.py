@@ -66,7 +66,7 @@ class Solution(NamedTuple):
 
     Attributes:
       v: the solution, in the shape of the entries.
-      iterations: int32, the number of iterations (of PAV: of merges that pooled something); like the fields below, one
+      iterations: int32, the number of iterations (of PAV: of merges of two blocks); like the fields below, one
         value per row, in the shape of the entries without their axis.
       residual: the violation of the optimality conditions, in units of ``v``.
       converged: bool, whether the residual is within the tolerance.
@@ -87,7 +87,6 @@ class Pooled(NamedTuple):
 
     v: TwoFloat
     linked: Array  # whether an entry is pooled with its successor
-    fixed: Array  # whether an entry is held at 0, the boundary of the non-negative cone
     iterations: Array
     residual: Array
     converged: Array
@@ -116,30 +115,29 @@ def as_solver(solver: str | Solver, p: float) -> Solver:
     return solver
 
 
-def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, nonnegative: bool) -> Pooled:
+def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, unit: Array | None = None) -> Pooled:
     """Returns the solution of the isotonic problem of each row; ``v.lo`` carries the derivative of Proposition 7.
 
-    If ``nonnegative``, the solution without this constraint is truncated at 0 (Nemeth and Nemeth, 2012).
+    ``lam`` may have the shape of ``s``; ``unit``, ``(rows, 1)``, is that of the default tolerance, by default ``lam``.
     """
+    unit = lax.stop_gradient(lam if unit is None else unit)
     terms = [lax.stop_gradient(value) for value in (s, w, lam)]
     if isinstance(solver, PAV):
-        v, linked, iterations = pool_adjacent_violators(problem, *terms)
+        v, linked = pool_adjacent_violators(problem, *terms)
+        iterations = jnp.sum(linked, axis=1, keepdims=True, dtype=jnp.int32)
         v = select(_out_of_order(v) & jnp.full(s.shape, True), TwoFloat(jnp.full_like(s, jnp.nan), v.lo), v)
     else:
-        v, linked, iterations = _iterate(solver, problem, *terms)
+        v, linked, iterations = _iterate(solver, problem, unit, *terms)
     point = v.hi + v.lo
     gap = _residual(problem, point, linked, *terms)
-    fixed = (v.hi < 0) if nonnegative else jnp.zeros_like(linked)
-    zero = jnp.zeros_like(v.hi)
-    v = select(fixed, TwoFloat(zero, zero), v)
-    v = select(jnp.isnan(lam) & jnp.full(zero.shape, True), TwoFloat(zero + jnp.nan, zero), v)
+    unknown = jnp.any(jnp.isnan(terms[2]), axis=1, keepdims=True)
+    v = TwoFloat(choose(unknown, jnp.nan, v.hi), choose(unknown, 0.0, v.lo))
     return Pooled(
-        v=_attach_derivative(problem, s, w, lam, v, linked, fixed),
+        v=_attach_derivative(problem, s, w, lam, v, linked),
         linked=linked,
-        fixed=fixed,
         iterations=iterations,
         residual=gap,
-        converged=gap <= _tolerance(solver, terms[0], point, terms[2]),
+        converged=gap <= _tolerance(solver, terms[0], point, unit),
     )
 
 
@@ -158,7 +156,9 @@ def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
     return (1e-12 if s.dtype == jnp.float64 else 1e-6) * lam + _ROUNDINGS * jnp.finfo(s.dtype).eps * size
 
 
-def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: Array) -> tuple[TwoFloat, Array, Array]:
+def _iterate(
+    solver: Dykstra | Dual, problem: Problem, unit: Array, s: Array, w: Array, lam: Array
+) -> tuple[TwoFloat, Array, Array]:
     """Returns the point that an iterative solver reaches, its links, and the iterations that each row took."""
     method: Any = dykstra if isinstance(solver, Dykstra) else dual
     state, advance = method.start(problem, s, w, lam)
@@ -173,11 +173,11 @@ def _iterate(solver: Dykstra | Dual, problem: Problem, s: Array, w: Array, lam: 
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
         gap = _residual(problem, state.v, method.linked(state), s, w, lam)
         taken = choose(done, taken, taken + count)
-        done = done | (gap <= _tolerance(solver, s, state.v, lam))
+        done = done | (gap <= _tolerance(solver, s, state.v, unit))
         return state, done, taken, iteration + count
 
-    none_done = jnp.zeros(lam.shape, bool)
-    per_row = varying_as((state, none_done, jnp.zeros(lam.shape, jnp.int32)), (s, w, lam))
+    none_done = jnp.zeros(unit.shape, bool)
+    per_row = varying_as((state, none_done, jnp.zeros(unit.shape, jnp.int32)), (s, w, lam))
     state, _, taken, _ = lax.while_loop(unfinished, stride, (*per_row, jnp.int32(0)))
     return TwoFloat(state.v, jnp.zeros_like(state.v)), method.linked(state), taken
 
@@ -215,27 +215,25 @@ def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _attach_derivative(
-    problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array, fixed: Array
-) -> TwoFloat:
-    """Returns the solution ``v`` with its derivative in ``s``, ``w`` and ``lam``, 0 for entries that are ``fixed``."""
+def _attach_derivative(problem: Problem, s: Array, w: Array, lam: Array, v: TwoFloat, linked: Array) -> TwoFloat:
+    """Returns the solution ``v`` with its derivative in ``s``, ``w`` and ``lam``."""
     return v
 
 
 @_attach_derivative.defjvp
 def _attach_derivative_jvp(problem, primals, tangents):
-    s, w, lam, v, linked, fixed = primals
+    s, w, lam, v, linked = primals
     s_dot, w_dot, lam_dot = tangents[:3]
-    v = _attach_derivative(problem, s, w, lam, v, linked, fixed)
+    v = _attach_derivative(problem, s, w, lam, v, linked)
     value, t = v.hi + v.lo, (s - v.hi) - v.lo
-    # All terms are multiplied by lam where it is small, since dual_slope alone overflows then. dual is a power of
-    # t / lam.
-    unit = jnp.minimum(lam, 1.0)
+    # All terms of a row are multiplied by lam where it is small, since dual_slope alone overflows then. dual is a power
+    # of t / lam.
+    unit = lax.stop_gradient(jnp.minimum(jnp.min(lam, axis=1, keepdims=True), 1.0))
     stiffness = unit * problem.dual_slope(t, lam)
     weakened = -stiffness * (t / lam) * lam_dot
     moved = _block_sum(stiffness * s_dot + weakened - unit * problem.slope(value) * w_dot, linked)
     total = _block_sum(stiffness + unit * (w * problem.curvature(value)), linked)
     # The total is 0 for entries without weight, whose derivative is that of s.
     some = total > 0
-    v_dot = choose(fixed, 0.0, choose(some, moved / choose(some, total, 1.0), s_dot))
+    v_dot = choose(some, moved / choose(some, total, 1.0), s_dot)
     return v, TwoFloat(jnp.zeros_like(v.hi), v_dot)

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from ..interface import ENTRIES, POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating, rowwise
 from ..nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ..scalar.arithmetic import choose
+from ..scalar.arithmetic import TwoFloat, choose
 from ..scalar.equation import Equation
 from ..scalar.magnitude import gain, gain_debiased, share_at_zero
 from ..scalar.mask import gain_of_mask, with_slope_in_k
@@ -114,10 +114,15 @@ def isotonic_topk(
         index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
         s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)
     w = topk_weights(k, s.shape[1])
-    found = solve(problem, s, w, lam, solver, nonnegative=even)
+    found = solve(problem, s, w, lam, solver)
+    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1))
+    if even:
+        # The solution with v >= 0 is the one without, truncated (Nemeth and Nemeth, 2012).
+        negative = found.v.hi < 0
+        alone = alone & ~negative
+        found = found._replace(v=TwoFloat(*(choose(negative, 0.0, part) for part in found.v)))
 
     v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
-    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1) | found.fixed)
     # An unpooled entry needs no difference of s and v, and is exact.
     y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
     if isinstance(solver, PAV):

@@ -132,7 +132,9 @@ CALLS = {
     "dykstra": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dykstra(4, 0.0)),
     "dual": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dual(2, 0.0)),
     "topk_solution": _call(topk_solution, x=X, k=K, lam=LAM),
-    "isotonic_regression": _call(isotonic_regression, s=X, w=np.abs(W), lam=LAM, phi="half_square"),
+    "isotonic_regression": _call(
+        isotonic_regression, s=X, w=np.abs(W), lam=LAM, phi="half_square", sample_weight=np.exp(W), lower=-LAM
+    ),
     "relaxed_topk_value": _call(ops.relaxed_topk_value, x=X, k=K, lam=LAM, where=WHERE),
     "topk_sum": _call(ops.topk_sum, x=X, k=K),
     "lam_of_support": _call(ops.lam_of_support, x=X, k=np.minimum(K, 2), support=np.minimum(WHOLE + 1, 3), where=WHERE),

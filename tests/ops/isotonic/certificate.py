@@ -3,17 +3,18 @@
 import numpy as np
 
 
-def violation(v, s, w, lam, p, slope):
+def violation(v, s, w, lam, p, slope, c=1.0):
     """How badly a row violates the optimality conditions: 0 for the solution, and only for it; ``slope`` is ``phi'``.
+    ``c`` multiplies ``h_i``.
 
     With multipliers ``alpha_i = sum_{j <= i} h_j'(v_j)`` these are: ``v`` decreasing, ``alpha >= 0``, its last value 0,
     and ``alpha_i > 0`` only where ``v_i = v_{i+1}``. Relative to the sizes of the terms.
     """
     gap = s - v
     pull = np.sign(gap) * (np.abs(gap) / lam) ** (1.0 / (p - 1.0))
-    terms = w * slope(v) - pull
+    terms = c * (w * slope(v) - pull)
     alpha = np.cumsum(terms)
-    scale = 1.0 + np.abs(pull).sum()
+    scale = 1.0 + np.abs(c * pull).sum()
     drops = v[:-1] - v[1:]
     return max(
         np.max(-drops, initial=0.0) / (1.0 + np.abs(v).max()),

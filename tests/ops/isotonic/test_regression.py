@@ -27,7 +27,7 @@ def reference(s, w, lam, phi):
 
 @pytest.mark.parametrize("phi", ["identity", "half_square"])
 def test_pav_against_other_libraries(phi):
-    found = isotonic_regression(S, W, lam=LAM, phi=phi, nonnegative=False)
+    found = isotonic_regression(S, W, lam=LAM, phi=phi, lower=-np.inf)
     expected = np.stack([reference(*row, phi) for row in zip(S, W, LAM, strict=True)])
     np.testing.assert_allclose(found.v, expected, atol=1e-12)
     assert found.converged.all()
@@ -49,7 +49,7 @@ def test_pav_is_optimal(phi, slope):
 
 def test_non_negative_cone():
     s = S[:, :6]
-    found = isotonic_regression(s, W[:, :6], lam=0.5, nonnegative=True)
+    found = isotonic_regression(s, W[:, :6], lam=0.5, lower=0.0)
     for v, row, w in zip(np.asarray(found.v), s, W[:, :6], strict=True):
         # v = cumulated increments from the end, all of them non-negative.
         best = optimize.nnls(np.triu(np.ones((6, 6))), row - 0.5 * w)[0]

@@ -1,0 +1,154 @@
+"""Isotonic regression of observations: weights, bounds and order against scikit-learn and the optimality conditions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import optimize
+from sklearn import isotonic as peer
+
+from ops.isotonic import Dual, Dykstra, isotonic_regression, pav
+from ops.isotonic.problem import Problem
+from ops.nonlinearities import HALF_SQUARE
+from tests.ops import oracles
+from tests.ops.isotonic.certificate import adversarial, violation
+
+N = 9
+RNG = np.random.default_rng(0)
+W, WEIGHTS = RNG.uniform(0, 2, (8, N)), RNG.uniform(0.2, 3.0, (8, N))
+SLOPES = {"exp": lambda v: np.exp(v - 1), "half_square": lambda v: v}
+
+# Ties and all scales, in entries and in weights.
+ENTRIES = st.one_of(st.integers(-2, 2).map(float), st.floats(-1e6, 1e6, width=32))
+SCALES = st.one_of(st.just(1.0), st.floats(-15, 15).map(lambda exponent: 10.0**exponent))
+
+
+@given(
+    s=hnp.arrays(np.float64, N, elements=ENTRIES),
+    weights=hnp.arrays(np.float64, N, elements=SCALES),
+    bounds=st.tuples(ENTRIES, ENTRIES).map(sorted),
+    increasing=st.booleans(),
+)
+def test_any_observations_against_scikit_learn(s, weights, bounds, increasing):
+    with jax.enable_x64(True):
+        found = isotonic_regression(
+            s, sample_weight=weights, lower=bounds[0], upper=bounds[1], increasing=increasing, lam=1e-3
+        )
+    expected = peer.isotonic_regression(
+        s, sample_weight=weights, y_min=bounds[0], y_max=bounds[1], increasing=increasing
+    )
+    np.testing.assert_allclose(found.v, expected, rtol=1e-12, atol=1e-13 * np.abs(s).max())
+    assert found.converged
+
+
+def test_one_observation_and_one_bound_per_row():
+    found = isotonic_regression(np.float32([[2.0], [3.0]]), sample_weight=7.0, lower=np.float32([2.5, 1.0]))
+    np.testing.assert_array_equal(found.v, [[2.5], [3.0]])
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
+def test_weighted_entries_are_optimal(phi, p):
+    s, lam = np.abs(adversarial(N)), np.geomspace(1e-2, 10, 8)
+    found = isotonic_regression(s, W, lam=lam, p=p, phi=phi, sample_weight=WEIGHTS)
+    for v, *row, c in zip(np.asarray(found.v), s, W, lam, WEIGHTS, strict=True):
+        assert violation(v, *row, p, SLOPES[phi], c) < 1e-12
+    assert found.converged.all()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("solver", [Dykstra(20_000), Dual(20_000)])
+def test_iterative_solvers_take_weights(solver):
+    solve = functools.partial(isotonic_regression, adversarial(N), W, lam=0.3, sample_weight=WEIGHTS, phi="half_square")
+    found = solve(solver=solver)
+    assert found.converged.all()
+    np.testing.assert_allclose(found.v, solve().v, atol=1e-10)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
+def test_bounds_are_those_of_a_convex_solver(phi, p):
+    s, w, c = np.array([-1.0, 0.6, 0.1, 0.3, 1.0]), np.array([0.3, 0.1, 0.5, 0.2, 0.1]), WEIGHTS[0, :5]
+    lower, upper, q = -0.3, 0.5, p / (p - 1)
+    value = SLOPES["exp"] if phi == "exp" else (lambda v: v**2 / 2)
+    best = optimize.minimize(
+        lambda v: np.sum(c * (np.abs(s - v) ** q / q + w * value(v))),
+        np.zeros(5),
+        method="SLSQP",
+        bounds=5 * [(lower, upper)],
+        constraints={"type": "ineq", "fun": np.diff},
+        options={"ftol": 1e-15},
+    ).x
+    np.testing.assert_allclose(best[[0, 4]], [lower, upper])
+    found = isotonic_regression(s, w, phi=phi, p=p, sample_weight=c, lower=lower, upper=upper, increasing=True)
+    np.testing.assert_allclose(found.v, best, atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
+    problem, lam = Problem(2.0, HALF_SQUARE), 1.0 / WEIGHTS
+    pool = functools.partial(pav.pool_adjacent_violators, problem)
+    v, linked = pool(adversarial(N), W, lam)
+    batch = (value.reshape(2, 4, N) for value in (adversarial(N), W, lam))
+    np.testing.assert_array_equal(jax.vmap(pool)(*batch)[1].reshape(8, N), linked)
+    monkeypatch.setattr(pav, "suits_device", lambda: False)
+    expected, also_linked = pool(adversarial(N), W, lam)
+    np.testing.assert_array_equal(linked, also_linked)
+    np.testing.assert_allclose(v.hi, expected.hi, rtol=1e-14)
+    assert linked.any()
+
+
+@pytest.mark.usefixtures("x64")
+def test_derivatives_in_entries_weights_and_bounds():
+    # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
+    s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
+    in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c).v, (0, 1))(s, c))
+    block, total = slice(1, 4), c[1:4].sum()
+    mean = c[block] @ s[block] / total
+    np.testing.assert_allclose(in_s[block, block], np.broadcast_to(c[block] / total, (3, 3)), rtol=1e-13)
+    np.testing.assert_allclose(in_c[block, block], np.broadcast_to((s[block] - mean) / total, (3, 3)), rtol=1e-12)
+    np.testing.assert_array_equal(in_c[[0, 4]], np.zeros((2, 5)))
+
+    def solution(s, w, lam, c, lower, upper):
+        options = {"lower": lower, "upper": upper, "p": 4 / 3, "phi": "exp", "increasing": True}
+        return isotonic_regression(s, w, lam=lam, sample_weight=c, **options).v
+
+    s, w = adversarial(N)[:4] + 1.0, W[:4]
+    lower = np.full(4, -0.2)
+    v = oracles.check_derivatives(solution, (s, w, np.geomspace(0.3, 2, 4), WEIGHTS[:4], lower, lower + 0.9), 1e-5)
+    assert np.any(v == -0.2)
+    assert np.any(v == 0.7)
+
+
+def test_finite_for_weights_of_all_scales():
+    s = np.float32(adversarial(N))
+    weights = np.geomspace(1e-16, 1e16, N, dtype=np.float32)[RNG.permuted(np.tile(np.arange(N), (8, 1)), axis=1)]
+
+    def loss(s, c):
+        return jnp.sum(isotonic_regression(s, sample_weight=c, lam=1e-3).v ** 2)
+
+    v, gradients = jax.jit(jax.value_and_grad(loss, (0, 1)))(s, weights)
+    assert all(np.isfinite(part).all() for part in (v, *gradients))
+    expected = [
+        peer.isotonic_regression(row, sample_weight=c, increasing=False) for row, c in zip(s, weights, strict=True)
+    ]
+    np.testing.assert_allclose(v, np.square(expected).sum(), rtol=1e-5)
+
+
+def test_what_is_out_of_range_is_refused_or_not_a_number():
+    s = np.float32([[1.0, 2.0], [1.0, 0.5]])
+    for name, value in {"sample_weight": 0.0, "upper": -1.0, "lower": "a"}.items():
+        with pytest.raises(ValueError, match=name):
+            isotonic_regression(s, **({"lower": 0.0} | {name: value}))
+    with pytest.raises(ValueError, match="lower"):
+        isotonic_regression(s, phi="abs", lower=-1.0)
+    traced = jax.jit(lambda c, lower: isotonic_regression(s, sample_weight=c, lower=lower, upper=1.7).v)
+    np.testing.assert_array_equal(
+        np.isnan(traced(np.float32([[1, 0], [1, 1]]), np.float32([0, 0]))), [[True] * 2, [False] * 2]
+    )
+    np.testing.assert_array_equal(traced(np.ones((2, 2), np.float32), np.float32([2, 0])), [[np.nan] * 2, [1.0, 0.5]])
