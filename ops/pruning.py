@@ -8,7 +8,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,15 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .gradients import straight_through
-from .groups import NM, Groups, check_groups
+from .groups import NM, Groups, check_groups, sizes, spread
 from .interface import spec_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
-from .nonlinearities import HALF_SQUARE
+from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .trees import Include, Tree, competitors, is_array, select_in_tree
 
 Schedule = Callable[[Any], ArrayLike]  # a function of the step, like those of optax
 
-__all__ = ["Pruner", "matching", "matrices", "share_of_nonzeros"]
+__all__ = ["Pruner", "Scored", "matching", "matrices", "share_of_nonzeros"]
 
 
 def __dir__() -> list[str]:
@@ -63,6 +63,32 @@ def _is_floating(leaf: Any) -> bool:
     return is_array(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
 
 
+class Scored(NamedTuple, Generic[Tree]):
+    """Weights with a score for each, by which a `Pruner` selects them instead of by their magnitude.
+
+    `Pruner.scored` makes one. It is a pytree, which `jax.grad`, optimizers and checkpoints take in place of weights.
+    To train the scores and freeze the weights, set the updates of the weights to 0, in optax by
+    ``optax.multi_transform({"weights": optax.set_to_zero(), "scores": optimizer}, Scored("weights", "scores"))``.
+
+    Attributes:
+      weights: pytree of arrays.
+      scores: pytree of the structure of ``weights``, with a floating array of the same shape for each leaf that is
+        pruned. Other leaves are not used, and may be ``None``.
+
+    >>> pruner = Pruner(density=0.5, lam=2.0, straight_through=True)
+    >>> scored = pruner.scored({"kernel": jnp.array([[1.0, -3.0], [2.0, 0.2]]), "bias": jnp.ones(2)})
+    >>> pruner(scored)["kernel"]
+    Array([[ 0., -3.],
+           [ 2.,  0.]], dtype=float32)
+    >>> jax.grad(lambda scored: pruner(scored)["kernel"].sum())(scored).scores["kernel"]
+    Array([[-0.25,  0.  ],
+           [ 0.25,  0.  ]], dtype=float32)
+    """
+
+    weights: Tree
+    scores: Any
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pruner:
     """Prunes the weights of a network: selects which, how many, and how softly at each step.
@@ -78,10 +104,14 @@ class Pruner:
     A leaf of zeros gets no gradient if larger weights compete with it: exclude it, or initialise it at random. With a
     budget of its own (``per_leaf``) that exceeds its non-zero entries, it gets the gradient of kept entries.
 
+    Masks may be learned instead: given `Scored` parameters, a pruner selects by the scores, and multiplies weights by
+    the relaxed or hard top-k mask of the scores. ``lam`` is then in their units, as in ``topk_mask_tree``. With
+    ``straight_through`` every step keeps exactly the budget, while ``lam`` decides which scores get a gradient.
+
     Attributes:
       density: the share of the weights that is kept, in [0, 1]. Exactly one of ``density`` and ``k`` is given.
       k: how many weights are kept.
-      lam: strength of the relaxation, as in ``topk_mag_tree``.
+      lam: strength of the relaxation, as in ``topk_mag_tree``, or for `Scored` as in ``topk_mask_tree``.
       p: exponent of the regularisation, in (1, 2].
       debias: whether fully kept weights keep their value instead of being shrunk.
       straight_through: whether the forward pass uses the hard top-k, with the derivatives of the relaxed top-k.
@@ -135,19 +165,25 @@ class Pruner:
             if not (predicate is None or callable(predicate)):
                 raise ValueError(f"{name} must be a function of key path and leaf, got {interface.shown(predicate)}")
 
-    def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree:
+    @overload
+    def __call__(self, params: Scored[Tree], step: ArrayLike | None = None) -> Tree: ...
+
+    @overload
+    def __call__(self, params: Tree, step: ArrayLike | None = None) -> Tree: ...
+
+    def __call__(self, params: Any, step: ArrayLike | None = None) -> Any:
         """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
 
         Args:
-          params: pytree of arrays; other leaves are returned unchanged.
+          params: pytree of arrays, or `Scored`; other leaves are returned unchanged.
           step: the argument of the schedules, a scalar that may be traced; not needed without schedules.
 
         Returns:
-          A pytree like ``params``.
+          A pytree like ``params``, or like the weights of `Scored`.
 
         Raises:
-          ValueError: a schedule has no step, a pattern of ``matching`` matches no leaf, or ``topk_mag_tree`` raises,
-            for example because no leaf is pruned.
+          ValueError: a schedule has no step, `Scored` lacks scores of a pruned leaf, a pattern of ``matching`` matches
+            no leaf, or ``topk_mag_tree`` raises, for example because no leaf is pruned.
         """
         lam, amount, leaves = self._at("lam", step), self._amount(step), self._leaves(params)
         relaxed = self._solve(params, amount, lam, leaves)
@@ -157,24 +193,34 @@ class Pruner:
         def combined(hard: Any, soft: Any, given: Any) -> Any:
             return hard if soft is given else straight_through(hard, soft)  # leaves that take no part are unchanged
 
-        return jax.tree.map(combined, self._solve(params, amount, None, leaves), relaxed, params)
+        return jax.tree.map(combined, self._solve(params, amount, None, leaves), relaxed, _weights(params))
 
+    @overload
+    def harden(
+        self, params: Scored[Tree], step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
+    ) -> Tree: ...
+
+    @overload
     def harden(
         self, params: Tree, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense"
-    ) -> Tree:
+    ) -> Tree: ...
+
+    def harden(self, params: Any, step: ArrayLike | None = None, *, format: Literal["dense", "bcoo"] = "dense") -> Any:
         """Returns the final weights: those of largest magnitude unchanged, exact zeros elsewhere (``lam -> 0``).
+
+        Of `Scored` the weights of largest score are kept.
 
         Outside ``jit`` a warning names leaves and layers that keep nothing.
 
         Args:
-          params: pytree of arrays: the trained parameters, or the weights of the forward pass.
+          params: pytree of arrays: the trained parameters, which may be `Scored`, or the weights of the forward pass.
           step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
           format: ``"dense"`` for arrays with zeros, or ``"bcoo"`` for pruned leaves as sparse arrays of
             ``jax.experimental.sparse`` that store the non-zero entries, outside ``jit`` only. Leaves that are divided
             over a mesh with Explicit axes are then replicated.
 
         Returns:
-          A pytree like ``params``.
+          A pytree like ``params``, or like the weights of `Scored`.
         """
         interface.check_choice("format", format, ("dense", "bcoo"))
         leaves = self._leaves(params)
@@ -193,6 +239,29 @@ class Pruner:
 
         return jax.tree_util.tree_map_with_path(stored, hard)
 
+    def scored(self, params: Tree) -> Scored[Tree]:
+        """Returns parameters with scores to learn, which start from the magnitudes of the weights.
+
+        A mask of these scores keeps what ``harden(params)`` keeps. Scores are in float32, or in float64 if the weights
+        are. The entries of a group start from its root mean square. For other first scores, replace ``scores``.
+
+        Args:
+          params: pytree of arrays.
+        """
+        leaves = self._leaves(params)
+
+        def score(path: Any, leaf: Any) -> Array | None:
+            entry = leaves[tuple(path)]
+            if not entry.pruned:
+                return None
+            x = jnp.asarray(leaf).astype(interface.working_dtype(jnp.result_type(leaf)))
+            if self.groups is None or isinstance(self.groups, NM):
+                return jnp.abs(x)
+            groups = self.groups.with_layer_axis() if entry.stacked else self.groups
+            return spread(groups, sizes(groups, x, signed=False), x)
+
+        return Scored(params, jax.tree_util.tree_map_with_path(score, params))
+
     def describe(self, params: Any, step: ArrayLike | None = None) -> str:
         """Returns a table of the leaves: which are pruned, to what budget, and why others are left alone.
 
@@ -200,7 +269,7 @@ class Pruner:
         entries each leaf or layer keeps now, and a warning names those that keep nothing.
 
         Args:
-          params: pytree of arrays, or of their shapes.
+          params: pytree of arrays, or of their shapes, or `Scored`.
           step: the argument of a schedule of ``density`` or ``k``; not needed if they are numbers.
 
         >>> params = {"kernel": jnp.arange(8.0).reshape(4, 2), "bias": jnp.zeros(2)}
@@ -260,7 +329,7 @@ class Pruner:
 
     def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
         """Returns a description of each leaf by its path, including whether it is pruned."""
-        flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
+        flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(_weights(params))]
         floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
         for name in ("include", "exclude", "stacked"):
             predicate = getattr(self, name)
@@ -290,20 +359,36 @@ class Pruner:
         name = "k" if self.density is None else "density"
         return {name: self._at(name, step)}
 
-    def _solve(self, params: Tree, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Tree:
-        """Returns ``params`` after the relaxed operator, or after the hard one if ``lam`` is ``None``.
+    def _solve(self, params: Any, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Any:
+        """Returns the weights after the relaxed operator, or after the hard one if ``lam`` is ``None``."""
+        if not isinstance(params, Scored):
+            return self._select(HALF_SQUARE, params, amount, lam, leaves)
+        _check_scores(params.scores, leaves)
+        masks = self._select(IDENTITY, params.scores, amount, lam, leaves)
+        mask_at = {tuple(path): mask for path, mask in jax.tree_util.tree_leaves_with_path(masks)}
 
-        The hard operator rounds the ``k`` of a schedule down.
-        """
+        def masked(path: Any, leaf: Any) -> Any:
+            if not leaves[tuple(path)].pruned:
+                return leaf
+            dtype = interface.working_dtype(jnp.result_type(leaf))
+            kept = jnp.asarray(leaf).astype(dtype) * mask_at[tuple(path)].astype(dtype)
+            return kept.astype(jnp.result_type(leaf))
+
+        return jax.tree_util.tree_map_with_path(masked, params.weights)
+
+    def _select(
+        self, phi: Nonlinearity, tree: Tree, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]"
+    ) -> Tree:
+        """Returns ``tree`` after the operator of ``phi``; the hard one rounds the ``k`` of a schedule down."""
         k = amount.get("k")
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
         return select_in_tree(
-            HALF_SQUARE,
-            params,
+            phi,
+            tree,
             k,
             amount.get("density"),
-            lambda path, leaf: leaves[tuple(path)].pruned,
+            lambda path, leaf: tuple(path) in leaves and leaves[tuple(path)].pruned,
             self.per_leaf,
             self.groups,
             lam=lam,
@@ -351,3 +436,18 @@ def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
 def _range(numbers: np.ndarray) -> str:
     low, high = numbers.min(), numbers.max()
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _weights(params: Any) -> Any:
+    return params.weights if isinstance(params, Scored) else params
+
+
+def _check_scores(scores: Any, leaves: dict[Any, _Leaf]) -> None:
+    """Raises a ValueError unless each pruned leaf has floating scores of its shape."""
+    given = {tuple(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(scores)}
+    for path, leaf in leaves.items():
+        score: Any = given.get(path)
+        shape = jnp.shape(leaf.value)
+        if leaf.pruned and not (_is_floating(score) and jnp.shape(score) == shape):
+            found = f"{jnp.result_type(score)} of shape {jnp.shape(score)}" if is_array(score) else repr(score)
+            raise ValueError(f"scores must have floats of shape {shape} at {written(path)!r}, got {found}")

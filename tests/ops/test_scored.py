@@ -1,0 +1,120 @@
+"""Masks of learned scores: exact budgets, derivatives, and the same selection if the scores are magnitudes."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from ops import NM, Blocks, hard_topk_mask_tree
+from ops.pruning import Pruner, Scored
+from tests.ops import oracles
+
+N = 8 * 12 + 4 * 6
+KINDS = {  # by name the options of the pruner, the largest budget, and what is kept of each budget of the kept entries
+    "whole": ({}, N, lambda a, b: a.sum() + b.sum()),
+    "per_leaf": ({"per_leaf": True}, 24, lambda a, b: np.array([a.sum(), b.sum()])),
+    "n:m": ({"groups": NM(4)}, 4, lambda a, b: np.hstack([a.reshape(2, 4, 12).sum(1).ravel(), b.sum(0)])),
+    "blocks": ({"groups": Blocks((4, 2))}, 15, lambda a, b: (a.sum() + b.sum()) / 8),
+}
+WEIGHTS = 1 + np.abs(oracles.samples(N, 1, np.float32))
+
+
+def split(x):
+    return {"u": x[:96].reshape(8, 12), "w": x[96:].reshape(4, 6)}
+
+
+def joined(tree):
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+# Scores are multiples of 1/4, so that many tie.
+@hypothesis.given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**16), st.floats(0, 1))
+def test_hard_masks_are_those_of_the_scores_and_keep_exactly_the_budget(kind, seed, share):
+    scores = split(np.random.default_rng(seed).integers(-6, 7, N).astype(np.float32) / 4)
+    options, largest, count = KINDS[kind]
+    k = round(share * largest)
+    found = Pruner(k=k, lam=0.5, straight_through=True, **options)(Scored(split(WEIGHTS), scores))
+    np.testing.assert_array_equal(joined(found), WEIGHTS * joined(hard_topk_mask_tree(scores, k=k, **options)))
+    assert np.all(count(*(np.asarray(leaf) != 0 for leaf in found.values())) == k)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_magnitudes_as_scores_keep_what_a_pruner_keeps_without_scores(kind):
+    params = split(oracles.samples(N, 2, np.float32)) | {"bias": np.ones(3, np.float32), "step": np.int32(3)}
+    params["layer"] = {"kernel": oracles.samples((3, 8, 4), 3, np.float32), "bias": np.ones((3, 4), np.float32)}
+    pruner = Pruner(k=3, lam=0.1, straight_through=True, **KINDS[kind][0])
+
+    @jax.jit
+    def pruned(params):
+        scored = pruner.scored(params)
+        assert scored.scores["layer"]["bias"] is scored.scores["step"] is None
+        return pruner.harden(params), pruner.harden(scored), pruner(scored)
+
+    expected, *others = pruned(params)
+    for found in others:
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.parametrize(("kind", "k"), [("whole", 40), ("n:m", 2), ("blocks", 5)])
+def test_relaxed_masks_and_their_derivatives_in_weights_and_scores(kind, k):
+    weights, scores, slopes = (oracles.samples(N, seed) for seed in (4, 5, 6))
+    relaxed, through = (Pruner(k=k, lam=0.7, straight_through=way, **KINDS[kind][0]) for way in (False, True))
+    with jax.enable_x64(True):
+        found = oracles.check_derivatives(lambda w, s: joined(relaxed(Scored(split(w), split(s)))), (weights, scores))
+        slope = jax.grad(lambda s: jnp.vdot(slopes, joined(through(Scored(split(weights), split(s))))))(scores)
+    if kind == "whole":
+        expected = oracles.differentiated(scores[None], k, 0.7, cotangent=(slopes * weights)[None])
+        np.testing.assert_allclose(found, weights * expected["value"][0], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(slope, expected["x"][0], rtol=1e-6)
+
+
+def test_a_loop_that_trains_scores_finds_the_mask_leaves_the_weights_and_keeps_the_budget():
+    inputs = oracles.samples((256, 16), 7, np.float32)
+    params = {"kernel": 1 + oracles.samples((16, 4), 8, np.float32) ** 2, "bias": np.zeros(4, np.float32)}
+    wanted = params["kernel"] * (np.arange(16)[:, None] % 4 // 2 == 0)  # the first two of every four
+    pruner = Pruner(k=2, lam=lambda step: 20.0 * 0.99**step, groups=NM(4), straight_through=True)
+    rates = {"weights": optax.set_to_zero(), "scores": optax.adam(0.1)}
+    optimizer = optax.multi_transform(rates, Scored("weights", "scores"))
+
+    def loss(params, step):
+        weights = pruner(params, step)
+        return jnp.mean((inputs @ (weights["kernel"] - wanted)) ** 2), jnp.count_nonzero(weights["kernel"])
+
+    def update(carry, step):
+        params, state = carry
+        (_, kept), gradient = jax.value_and_grad(loss, has_aux=True)(params, step)
+        updates, state = optimizer.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), kept
+
+    start = pruner.scored(jax.tree.map(jnp.asarray, params))
+    with jax.numpy_dtype_promotion("standard"):  # for optax
+        (trained, _), kept = jax.lax.scan(update, (start, optimizer.init(start)), jnp.arange(150.0))
+    assert set(np.asarray(kept).tolist()) == {32}
+    jax.tree.map(np.testing.assert_array_equal, trained.weights, params)
+    assert np.any(pruner.harden(start)["kernel"] != wanted)
+    np.testing.assert_array_equal(pruner.harden(trained)["kernel"], wanted)
+
+
+def test_weights_keep_their_dtype_and_absent_scores_take_no_part():
+    pruner, weights = Pruner(k=30, lam=0.5), split(jnp.asarray(WEIGHTS, jnp.bfloat16))
+    assert {leaf.dtype for leaf in jax.tree.leaves(pruner.scored(weights).scores)} == {np.dtype(np.float32)}
+    scores = oracles.samples(N, 9, np.float32)
+    scores[::3] = -np.inf
+    found = joined(pruner(Scored(weights, split(scores))))
+    slopes = jax.grad(lambda scores: joined(pruner(Scored(weights, split(scores)))).sum())(jnp.asarray(scores))
+    expected = np.float64(joined(weights)) * oracles.pooled(scores, 30, 0.5)
+    assert found.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.float64(found), expected, rtol=2.0**-8, atol=1e-5)
+    assert np.isfinite(slopes).all()
+    assert not slopes[::3].any()
+
+
+def test_scores_that_do_not_fit_are_named():
+    pruner, scores = Pruner(k=3, lam=0.1), split(np.ones(N, np.float32))
+    for shown, leaf in {"None": None, r"float32 of shape \(12, 8\)": scores["u"].T}.items():
+        with pytest.raises(ValueError, match=rf"^scores must have floats of shape \(8, 12\) at 'u', got {shown}$"):
+            pruner(Scored(split(WEIGHTS), scores | {"u": leaf}))
+    pruner(Scored(split(WEIGHTS), scores | {"bias": "not used"}))
