@@ -93,6 +93,9 @@ size: $(READY)  ## Lines, files and words of every room beside its budget: a rep
 mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
+mnist-lenet: $(READY)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about five hours on one core).
+	@$(RUN) experiments.mnist_pruning.suite --preset=lenet --out=$(RUNS)/mnist_lenet
+
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
 
@@ -210,5 +213,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

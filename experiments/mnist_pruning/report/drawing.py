@@ -12,10 +12,13 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from experiments.core.record.summary import interval
 from experiments.core.report.finding import Numbers
 from experiments.core.report.results import Run, grouped
-from experiments.core.report.style import GREY, bars, curve
+from experiments.core.report.style import BLACK, GREY, bars, curve
+from experiments.mnist_pruning.report.lenet import LENET, PUBLISHED
 from experiments.mnist_pruning.report.runs import (
     PRESENTATION,
+    best_annealed,
     dense_at_best,
+    is_annealed,
     is_tuned,
     layers,
     look_of,
@@ -107,16 +110,16 @@ def _ticks(axis: Axis, values: Sequence[float]) -> None:
 def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Run]) -> Figure:
     """Draws the error of the main methods against the share of the network's weights that is kept, dense as a band.
 
-    Points are moved aside a little, so that intervals do not cover each other. The annealed relaxed top-k has p = 3/2,
-    which validation chose on MNIST, or 4/3 where there is no such run.
+    Points are moved aside a little, so that intervals do not cover each other. The annealed relaxed top-k has
+    the p that won on validation. Crosses are numbers of papers for LeNet-300-100.
     """
     pruned = [run for section in of_network for run in section]
-    p = 1.5 if any(run.config["p"] == 1.5 for run in pruned if run.config["method"] == "relaxed") else 4 / 3
-    annealed = {"method": "relaxed", "lam.schedule": "geometric", "p": p}
+    annealed = best_annealed(pruned, runs)
     main = [
         run
         for run in pruned
-        if run.config["method"] in ("hard", "st3", "gradual", "movement") or annealed.items() <= run.fields.items()
+        if run.config["method"] in ("hard", "st3", "gradual", "movement")
+        or (annealed and is_annealed(run) and run.config["p"] == annealed.config["p"])
     ]
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
     axes = figure.subplots()
@@ -130,6 +133,9 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
         x = [100 * run.config["density"] * 1.02 ** (i - 2) for run in members]
         errors, look = [interval(run.final("hardened_error")) for run in members], look_of(members[0].fields)
         shown[name] = bars(axes, x, errors, look, marker=_MARKERS[i % 5], markersize=5, linewidth=1.5)
+    if task(pruned[0]) == LENET:
+        papers = [(one.kept, one.error) for one in PUBLISHED if one.kept < 100]
+        (shown["other methods, as published"],) = axes.plot(*zip(*papers, strict=True), "x", color=BLACK)
     axes.set_xscale("log")
     _ticks(axes.xaxis, sorted({100 * run.config["density"] for run in pruned}))
     low, high = axes.get_ylim()

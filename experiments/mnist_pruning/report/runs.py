@@ -77,6 +77,11 @@ def is_tuned(run: Run) -> bool:
     return "-tuned-" in run.name
 
 
+def is_annealed(run: Run) -> bool:
+    """Returns whether the run is of the relaxed operator with a lam that falls."""
+    return (run.config["method"], run.fields["lam.schedule"]) == ("relaxed", "geometric")
+
+
 def order(run: Run) -> tuple[Any, ...]:
     """The place of a run: by density, method, settings of the relaxed operator, and learning rate; tuned ones last."""
     fields = run.fields
@@ -111,7 +116,7 @@ AGAINST_DENSE = dataclasses.replace(PRESENTATION, setting=(*PRESENTATION.setting
 # Names runs of one method by their settings alone.
 BY_SETTING = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
 
-load = functools.lru_cache(maxsize=2)(lambda directory: PRESENTATION.load(directory)[0])
+load = functools.lru_cache(maxsize=3)(lambda directory: PRESENTATION.load(directory)[0])
 
 
 def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
@@ -121,9 +126,12 @@ def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
 
 
 def task(run: Run) -> str:
-    """The data set, with the network where that is not the paper's: `mnist`, or `cifar100-vit`."""
+    """The data set, with the network where that is not the paper's: `mnist`, `mnist-300-100` or `cifar100-vit`."""
     dataset, network = run.config["dataset"], run.config["network"]
-    return dataset if network == "mlp" else f"{dataset}-{network}"
+    if network != "mlp":
+        return f"{dataset}-{network}"
+    hidden = tuple(run.config["hidden"])
+    return dataset if hidden == (32, 32) else "-".join([dataset, *map(str, hidden)])
 
 
 def layers(run: Run) -> tuple[int, ...]:
@@ -154,6 +162,19 @@ def dense_at_best(section: Sequence[Run], runs: Sequence[Run]) -> list[Run]:
     """The dense network at its best, for the task of a section; empty if there is none."""
     at_best = part_of(runs, "best")
     return [run for run in at_best if task(run) == task(section[0]) and run.config["method"] == "dense"][:1]
+
+
+def best_annealed(section: Sequence[Run], runs: Sequence[Run]) -> Run | None:
+    """Returns the annealed relaxed top-k of a section with the p that erred least on validation, not on test.
+
+    Where no p was tried, it is the first one; None without such a run.
+    """
+    annealed = [run for run in section if is_annealed(run)]
+    ps = {run.config["p"] for run in annealed}
+    tried = [run for run in part_of(runs, "best", "validation") if is_annealed(run) and run.config["p"] in ps]
+    rivals = [run for run in tried if task(run) == task(section[0])]
+    won = min(rivals, key=lambda run: mean_or_inf(run.end("hardened_error")), default=None)
+    return next((run for run in annealed if won is None or run.config["p"] == won.config["p"]), None)
 
 
 def epochs_to_hard(run: Run, hard: Run | None) -> Numbers | None:

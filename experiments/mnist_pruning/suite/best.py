@@ -10,8 +10,13 @@ the paper's p = 4/3.
 for all matrices except embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half
 the steps. Its other fields are the first of its two settings on MNIST; methods in `VIT_CONSTANT` have a constant
 density instead.
+
+`lenet` prunes the network that papers on pruning report, with one budget: LeNet-300-100, which has 784, 300, 100 and 10
+units. Each method has four candidates: both of `LENET_RATES` times its two settings on MNIST, or for the dense network
+four rates. They are compared on validation at 2 %, in half the epochs, and the winner is used for all densities.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from experiments.core.suite.plan import SuiteRun
@@ -48,10 +53,21 @@ VIT_RATES = (1e-3, 3e-3)
 VIT_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "steps": 800, "eval_every": 800}
 VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_every": 1600}
 
+LENET: Fields = COMMON | {"hidden": (300, 100), "epochs": 20, "checkpoint_every": 5}
+LENET_METHODS = (
+    *("annealed-p3_2", "annealed-p4_3", "identity_straight_through"),
+    *("st3", "gradual", "movement", "rigl"),
+)
+LENET_RATES, LENET_DENSE_RATES = (0.1, 0.3), (0.05, 0.1, 0.2, 0.3)
+LENET_SWEEP = SWEEP | {"epochs": 10}
+LENET_DENSITIES = (0.02, 0.01, 0.05, 0.1)  # a suite that is stopped has run the lowest ones
+
 
 def best() -> list[SuiteRun]:
     """Returns the sweeps, then the runs on test."""
-    return [run for make in (_sweep, _final) for name, trial in AT_BEST.items() for run in make(name, trial)]
+    sweeps = [run for name, trial in AT_BEST.items() for run in _sweep(name, trial, COMMON | SWEEP)]
+    finals = [_final(name, trial, COMMON, cell) for name, trial in AT_BEST.items() for cell in _cells(name)]
+    return sweeps + finals
 
 
 def quick() -> list[SuiteRun]:
@@ -67,28 +83,41 @@ def vit() -> list[SuiteRun]:
     return [run for make in (_vit_sweep, _vit_final) for name, fields in methods.items() for run in make(name, fields)]
 
 
+def lenet() -> list[SuiteRun]:
+    """Returns the sweeps of LeNet-300-100, then its runs on test."""
+    rates = {"dense": LENET_DENSE_RATES} | dict.fromkeys(LENET_METHODS, LENET_RATES)
+    trials = {name: dataclasses.replace(AT_BEST[name], rates=of_method) for name, of_method in rates.items()}
+    sweeps = [run for name, trial in trials.items() for run in _sweep(name, trial, LENET | LENET_SWEEP)]
+    dense, *pruned = trials.items()
+    finals = [_final(*dense, LENET, ("network", LENET_DENSITIES[0]))]
+    finals += [_final(*one, LENET, ("network", density)) for density in LENET_DENSITIES for one in pruned]
+    return sweeps + finals
+
+
 def _at_first_setting(names: Sequence[str]) -> dict[str, Fields]:
     """Returns the fields of the dense network, and of the named methods at the first of their settings."""
     trials = {name: AT_BEST[name] for name in ("dense", *names)}
     return {name: trial.fields | next(iter(trial.candidates.values())) for name, trial in trials.items()}
 
 
-def _sweep(name: str, trial: Trial) -> Iterator[SuiteRun]:
+def _sweep(name: str, trial: Trial, common: Fields) -> Iterator[SuiteRun]:
+    """Yields the candidates of a method."""
     for label, own in trial.candidates.items():
         for rate in trial.rates:
             yield SuiteRun(
                 f"sweep/best/{name}-{label}-lr{rate:g}",
-                COMMON | trial.fields | SWEEP,
+                common | trial.fields,
                 own | {"optimizer.learning_rate": rate},
                 candidate_for=f"best-{name}",
                 chosen_by=chosen_by(trial.fields),
             )
 
 
-def _final(name: str, trial: Trial) -> Iterator[SuiteRun]:
-    for budget, density in _cells(name):
-        fields = COMMON | trial.fields | FINAL | {"budget": budget, "density": density}
-        yield SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{name}")
+def _final(name: str, trial: Trial, common: Fields, cell: tuple[str, float]) -> SuiteRun:
+    """Returns the run of a method on test, with the budget and the density of a cell."""
+    budget, density = cell
+    fields = common | trial.fields | FINAL | {"budget": budget, "density": density}
+    return SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{name}")
 
 
 def _cells(name: str) -> list[tuple[str, float]]:

@@ -5,6 +5,7 @@ full   the runs of results/mnist_pruning: hyper-parameters chosen on validation,
        100 minutes on 2 CPU cores
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`); an hour on one CPU core
+lenet  LeNet-300-100, the network of many papers, at low densities (`best.py`); hours on one CPU core
 masks  hard top-k with the gradient of every relaxed mask, for results/relaxations; 40 minutes
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
 demo   every method on scikit-learn's digits, nothing to download; a few minutes on 2 CPU cores
@@ -134,6 +135,7 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "best": best.best,
     "why": why,
     "vit": best.vit,
+    "lenet": best.lenet,
     "masks": masks.masks,
     "quick": quick,
     "demo": demo,

@@ -81,3 +81,22 @@ def test_lost_seeds_are_no_success_and_one_of_two_is_mixed(tmp_path):
     finding = report.accuracy(pruned(tmp_path / "mixed", papers=[GOOD, [30.0, 31.0, 32.0]], annealed=BAD))
     assert answers(finding) == ("mixed", "no")
     assert finding.as_stated.number.startswith("error 7.50 ± ")  # the one nearer to the claim
+
+
+def test_lenet_is_compared_with_the_annealed_run_that_won_on_validation_and_with_papers(tmp_path):
+    directory, fields = tmp_path / "mnist_lenet", {"hidden": (300, 100), "budget": "network", "density": 0.02}
+    for name, p, tried, tested in (("p3_2", 1.5, 3.0, [2.5, 2.5, 2.6]), ("p4_3", 4 / 3, 4.0, [2.0, 2.1, 2.4])):
+        annealed = fields | ANNEALED | {"p": p}
+        write_workdir(directory / f"sweep/best/{name}", [START, [tried] * 3], split="validation", **annealed)
+        write_workdir(directory / f"best/network-{name}", [START, tested], **annealed)
+    write_workdir(directory / "best/network-gradual", [START, [3.5, 3.4, 3.7]], variant="gradual", **fields)
+    made = report.blocks(tmp_path)
+    assert "| gradual magnitude pruning | +1.00 ± 0.25 |" in made["LeNet-300-100, differences"]
+    assert "| annealed relaxed top-k, p = 4/3 | -0.37 ± 0.38 |" in made["LeNet-300-100, differences"]
+    assert not any("p = 1.5" in line for line in made["LeNet-300-100, differences"])
+    assert "| annealed relaxed top-k, p = 1.5 | 2.53 ± 0.14 |" in made["LeNet-300-100"]
+    (axes,) = report.figures(loaded(directory))["error-against-density-mnist-300-100"].axes
+    papers = next(line for line in axes.get_lines() if line.get_marker() == "x")
+    assert {text.split("|")[-2].strip() for text in made["LeNet-300-100, published"][3:]} == set(
+        map(str, papers.get_ydata())
+    )

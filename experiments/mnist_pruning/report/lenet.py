@@ -1,0 +1,31 @@
+"""What papers report for LeNet-300-100, beside which our runs of that network stand."""
+
+from typing import NamedTuple
+
+from experiments.core.report import markdown
+
+LENET = "mnist-300-100"  # its task, as `runs.task` names it
+
+
+class Published(NamedTuple):
+    """A number of a paper: a single network, with settings that its authors chose."""
+
+    method: str
+    kept: float  # the share of the weights that are not 0, in %
+    error: float  # on test, in %
+
+
+# As Molchanov, Ashukha and Vetrov (2017, "Variational Dropout Sparsifies Deep Neural Networks") compare them.
+PUBLISHED = (
+    Published("dense", 100.0, 1.64),
+    Published("pruning and training again (Han et al. 2015)", 8.0, 1.59),
+    Published("soft weight sharing (Ullrich et al. 2017)", 4.3, 1.94),
+    Published("dynamic network surgery (Guo et al. 2016)", 1.8, 1.99),
+    Published("sparse variational dropout (Molchanov et al. 2017)", 1.5, 1.92),
+)
+
+
+def published() -> list[str]:
+    """Returns the lines of the table of published numbers."""
+    rows = [{"published": one.method, "kept, %": f"{one.kept:g}", "test error, %": f"{one.error}"} for one in PUBLISHED]
+    return markdown.table(rows, text=1)[:-1]
