@@ -1,10 +1,11 @@
-"""Archives the finished runs of a directory: `python -m scripts.archive DIR [--out=DIR] [--remove]`.
+"""Archives the finished runs of a directory: `python -m scripts.archive DIR [--out=DIR] [--remove] [--restore]`.
 
 The runs of each directory with workdirs become two files there, or at the same place below OUT: `runs.jsonl`, a line
 for each run with its config, environment, summary and all rows, and `arrays.npz`, if runs have kept arrays. Only
 checkpoints and TensorBoard's files are lost; tables, figures, comparisons and reports read archives as they read
 workdirs. If a run is unfinished or damaged, nothing is written. --remove deletes workdirs once their archive has been
-read back.
+read back. --restore goes the other way: archived runs become workdirs below OUT, so that a suite there counts them as
+done, such as the sweeps of a comparison that gets another method.
 """
 
 import argparse
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
+from experiments.core.record.files import write_compressed, write_json
+from experiments.core.record.metrics import Writer
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import archive, results
 from experiments.core.report.results import Run
@@ -44,6 +47,31 @@ def make(directory: Path, out: Path) -> list[Path]:
         print(f"{len(members)} runs: {written[-1].parent / archive.RUNS}", flush=True)
     _require_same(runs, out)
     return written
+
+
+def restore(directory: Path, out: Path) -> list[Path]:
+    """Writes all archived runs below `directory` as workdirs below `out`; returns those that were not there yet."""
+    runs, problems = results.load(directory)
+    if problems:
+        raise UsageError(f"{directory}: {problems[0].name} cannot be read: {problems[0].reason}")
+    made = []
+    for run in runs:
+        workdir = Workdir(out / run.name)
+        if workdir.config.exists():
+            continue
+        workdir.path.mkdir(parents=True, exist_ok=True)
+        summary = dict(run.summary)
+        if run.examples:
+            summary["examples_sha256"] = write_compressed(workdir.examples, run.examples)
+        if params := run.params():
+            write_compressed(workdir.params, params)
+        if run.environment:
+            write_json(workdir.environment, run.environment)
+        Writer(workdir.metrics, list(run.rows)).close()
+        write_json(workdir.config, run.config)
+        write_json(workdir.summary, summary)
+        made.append(workdir.path)
+    return made
 
 
 def _record(run: Run) -> tuple[archive.Record, archive.Arrays]:
@@ -83,12 +111,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
     parser.add_argument("--out", type=Path, help="where to write (default: the directory itself)")
     parser.add_argument("--remove", action="store_true", help="remove the workdirs that are archived")
+    parser.add_argument("--restore", action="store_true", help="make workdirs of archives, below OUT")
     options = parser.parse_args(arguments)
+    if options.restore and (options.remove or not options.out):
+        parser.error("--restore needs --out, the directory of the workdirs, and removes nothing")
 
     def work() -> int:
         if not options.directory.is_dir():
             raise UsageError(f"{options.directory} is not a directory")
         out = options.out or options.directory
+        if options.restore:
+            print(f"{len(restore(options.directory, out))} runs restored: {out}")
+            return 0
         workdirs = sorted(path.parent for path in options.directory.rglob("summary.json")) if options.remove else []
         written = make(options.directory, out)
         for path in workdirs:

@@ -51,6 +51,21 @@ def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path):
     assert (again / "arrays.npz").read_bytes() == (tmp_path / "arrays.npz").read_bytes()
 
 
+def test_archived_runs_become_workdirs_again(runs, tmp_path):
+    archive.main([str(runs), f"--out={tmp_path / 'archive'}"])
+    back = [str(tmp_path / "archive"), "--restore", f"--out={tmp_path / 'runs'}"]
+    assert archive.main(back) == 0
+    for name in ("a", "sweep/b", "sweep/c"):
+        assert Workdir(tmp_path / "runs" / name).is_done()
+        for file in ("config.json", "metrics.jsonl", "summary.json"):
+            assert (tmp_path / "runs" / name / file).read_bytes() == (runs / name / file).read_bytes()
+    params = results.load(tmp_path / "runs")[0][0].params()
+    np.testing.assert_array_equal(params["layer/kernel"], np.arange(6.0).reshape(2, 3))
+    (tmp_path / "runs" / "a" / "config.json").write_text("{}\n")  # what is there is left alone
+    assert archive.main(back) == 0
+    assert (tmp_path / "runs" / "a" / "config.json").read_text() == "{}\n"
+
+
 def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path, monkeypatch):
     shutil.copytree(runs / "a", tmp_path / "a")
     (tmp_path / "a" / "notes.txt").write_text("mine")
