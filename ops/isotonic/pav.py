@@ -23,7 +23,7 @@ from ..interface import varying_as
 from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
 from .problem import Problem, evaluation, forces, minimisers
-from .stack import pool_parabolas, suits_device
+from .stack import is_fast, pool_parabolas
 
 
 def bit_reversed(values: Array) -> Array:
@@ -164,7 +164,7 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     levels = max(n - 1, 0).bit_length()
     if levels == 0:
         return v, jnp.zeros(s.shape, bool)
-    if problem.quadratic and suits_device():
+    if problem.quadratic and is_fast(s.shape):
         hi, lo, linked = pool_parabolas(*v, problem.precision(w, lam))
         return TwoFloat(hi, lo), linked
     whole = 1 << levels

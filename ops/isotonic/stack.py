@@ -14,9 +14,13 @@ from ..scalar.arithmetic import TwoFloat, choose, difference, shift
 from ..scalar.rows import target
 
 
-def suits_device() -> bool:
-    """Returns whether loops of scalars are fast where a program being traced is likely to run."""
-    return target()[0] == "cpu" and jax.__version_info__ >= (0, 11, 1)
+def is_fast(shape: tuple[int, ...]) -> bool:
+    """Returns whether a loop of scalars is fast where a program being traced is likely to run.
+
+    A program that is exported for any number of rows does not know how many places the stack needs.
+    """
+    is_known = all(isinstance(size, int) for size in shape)
+    return is_known and target()[0] == "cpu" and jax.__version_info__ >= (0, 11, 1)
 
 
 @custom_vmap

@@ -96,7 +96,7 @@ def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
     v, linked = pool(adversarial(N), W, lam)
     batch = (value.reshape(2, 4, N) for value in (adversarial(N), W, lam))
     np.testing.assert_array_equal(jax.vmap(pool)(*batch)[1].reshape(8, N), linked)
-    monkeypatch.setattr(pav, "suits_device", lambda: False)
+    monkeypatch.setattr(pav, "is_fast", lambda shape: False)
     expected, also_linked = pool(adversarial(N), W, lam)
     np.testing.assert_array_equal(linked, also_linked)
     np.testing.assert_allclose(v.hi, expected.hi, rtol=1e-14)
