@@ -103,7 +103,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         scores = pruner.scored(kernels).scores
         if mask.method == "wanda":
             norms = input_norms()
-            scores = {name: score * norms[name][:, None] for name, score in scores.items()}
+            scores = {name: score * norms[name].reshape(1, 1, -1, 1) for name, score in scores.items()}
         scores = {name: score / jnp.sqrt(jnp.mean(score**2)) for name, score in scores.items()}
         if mask.method == "gumbel":  # odds of gates, of which about the budget is open
             scores = {name: 4.0 * (score - jnp.quantile(score, 1.0 - density)) for name, score in scores.items()}
@@ -124,7 +124,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def kept(used: Params) -> jax.Array:
         """Returns the percentage of the kernels that is not 0."""
-        counts = jnp.stack([jnp.count_nonzero(leaf) for leaf in used.values()])
+        counts = jnp.stack([jnp.count_nonzero(leaf).astype(jnp.float32) for leaf in used.values()])
         return 100.0 * counts.sum() / sum(leaf.size for leaf in kernels.values())
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
