@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 import optax
 from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
@@ -73,13 +74,15 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     frozen = flatten_dict({name: weights["params"][name] for name in shapes}, sep="/")
     statistics = {name: weights["batch_stats"][name] for name in shapes}
     kernels = {name: leaf for name, leaf in frozen.items() if leaf.shape[:2] == (1, 1)}
+    ones = jax.tree.map(np.ones_like, kernels)  # pruned, they are the mask; some weights are 0 themselves
     lam = schedules.lam_schedule(mask.lam)
     pruner = Pruner(lam=lam, straight_through=mask.method != "relaxed", **PATTERNS[mask.pattern])
     density = PATTERNS[mask.pattern].get("density", 0.5)
     head = export.load(Path(config.pretrained).parent)[1]["head"] if config.pretrained else empty_head
 
-    def logits_of(kernels: Params, head: Params, maps: jax.Array) -> jax.Array:
-        params = unflatten_dict(frozen | kernels, sep="/") | {"classifier": head}
+    def logits_of(masks: Params, head: Params, maps: jax.Array) -> jax.Array:
+        masked = {name: kernels[name] * mask for name, mask in masks.items()}
+        params = unflatten_dict(frozen | masked, sep="/") | {"classifier": head}
         outputs: Any = model.apply({"params": params, "batch_stats": statistics}, maps.astype(jnp.float32))
         return outputs.logits
 
@@ -94,7 +97,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             return call(*args, **kwargs)
 
         with nn.intercept_methods(record):
-            logits_of({}, head, jnp.asarray(maps))
+            logits_of(ones, head, jnp.asarray(maps))
         return found
 
     def init(key: jax.Array) -> Params:
@@ -109,40 +112,37 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             scores = {name: 4.0 * (score - jnp.quantile(score, 1.0 - density)) for name, score in scores.items()}
         return {"scores": scores}
 
-    def masked(params: Params, key: jax.Array, progress: jax.Array) -> Params:
-        """Returns the kernels of the forward pass in training."""
+    def masks_of(params: Params, key: jax.Array, progress: jax.Array) -> Params:
+        """Returns the masks of the forward pass in training."""
         if mask.method == "dense":
-            return kernels
+            return ones
         if mask.method != "gumbel":
-            return pruner(Scored(kernels, params["scores"]), progress)
+            return pruner(Scored(ones, params["scores"]), progress)
         keys = dict(zip(kernels, jax.random.split(key, len(kernels)), strict=True))
         odds, temperature = params["scores"], mask.temperature
-        return {
-            name: kernels[name] * sample_binary_concrete(keys[name], odds[name], temperature=temperature)
-            for name in kernels
-        }
+        return {name: sample_binary_concrete(keys[name], odds[name], temperature=temperature) for name in kernels}
 
-    def kept(used: Params) -> jax.Array:
-        """Returns the percentage of the kernels that is not 0."""
-        counts = jnp.stack([jnp.count_nonzero(leaf).astype(jnp.float32) for leaf in used.values()])
+    def kept(masks: Params) -> jax.Array:
+        """Returns the percentage of the kernels that is kept."""
+        counts = jnp.stack([jnp.count_nonzero(leaf).astype(jnp.float32) for leaf in masks.values()])
         return 100.0 * counts.sum() / sum(leaf.size for leaf in kernels.values())
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        used = masked(params, key, progress)
-        logits = logits_of(used, params.get("head", head), batch["image"])
+        masks = masks_of(params, key, progress)
+        logits = logits_of(masks, params.get("head", head), batch["image"])
         value = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
         penalty = 0.0
         if mask.method == "gumbel":
             opened = jnp.stack([jax.nn.sigmoid(odds).mean() for odds in params["scores"].values()])
             penalty = mask.penalty * jnp.mean((opened - density) ** 2)
-        return value + penalty, {"loss": value, "kept": kept(used)}
+        return value + penalty, {"loss": value, "kept": kept(masks)}
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        used = pruner.harden(Scored(kernels, params["scores"])) if "scores" in params else kernels
-        logits = logits_of(used, params.get("head", head), examples["image"])
+        masks = pruner.harden(Scored(ones, params["scores"])) if "scores" in params else ones
+        logits = logits_of(masks, params.get("head", head), examples["image"])
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, examples["label"])
         correct = (logits.argmax(axis=-1) == examples["label"]).astype(jnp.float32)
-        of_each = {"kept": jnp.broadcast_to(kept(used), losses.shape), f"{data.prefix}_accuracy": 100.0 * correct}
+        of_each = {"kept": jnp.broadcast_to(kept(masks), losses.shape), f"{data.prefix}_accuracy": 100.0 * correct}
         return of_each | {f"{data.prefix}_loss": losses}
 
     is_fixed = mask.method in ("magnitude", "wanda")
