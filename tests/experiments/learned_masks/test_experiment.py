@@ -19,7 +19,7 @@ DATA = Data(*2 * ({"image": IMAGES, "label": np.arange(8, dtype=np.int32) % 3},)
 
 @pytest.fixture
 def build(tmp_path):
-    """Returns a function that builds a method at a pattern, with a fixed head."""
+    """A function that builds a method at a pattern, with a fixed head."""
     head = {
         "head/kernel": np.random.default_rng(1).normal(size=(1280, 3)).astype(np.float32),
         "head/bias": np.zeros(3, np.float32),
