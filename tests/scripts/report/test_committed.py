@@ -17,6 +17,7 @@ from scripts.report.claims import CLAIMS
 # By the directory of results, the experiment and the preset of its suite.
 PRESETS = {
     "mnist_pruning": ("mnist_pruning", "full"),
+    "mnist_lenet": ("mnist_pruning", "lenet"),
     "relaxations": ("mnist_pruning", "masks"),
     "cifar100_pruning": ("mnist_pruning", "vit"),
     "cifar100_vit": ("cifar100_vit", "small"),
