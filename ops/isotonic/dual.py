@@ -73,6 +73,7 @@ def _ascend(state: Multipliers, problem: Problem, s: Array, w: Array, lam: Array
 
     apart, entries = TwoFloat(by_pairs(alone.hi, extreme), by_pairs(alone.lo, 0.0)), by_pairs(s, extreme)
     segments = Segments(entries.shape[1], 0, 1)
+    # Padding at the end has the other sign.
     lam_of_pairs = jnp.abs(by_pairs(lam, 1.0)) if lam.shape == s.shape else lam
     v, pooled = merge(problem, apart, entries, by_pairs(w, 0.0), lam_of_pairs, by_pairs(tilt, 0.0), segments)
     v_hi, v_lo, held = in_order(v.hi), in_order(v.lo), in_order(pooled)

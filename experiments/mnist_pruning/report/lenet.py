@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-from experiments.core.report import markdown
-
 LENET = "mnist-300-100"  # its task, as `runs.task` names it
 
 
@@ -23,9 +21,3 @@ PUBLISHED = (
     Published("dynamic network surgery (Guo et al. 2016)", 1.8, 1.99),
     Published("sparse variational dropout (Molchanov et al. 2017)", 1.5, 1.92),
 )
-
-
-def published() -> list[str]:
-    """Returns the lines of the table of published numbers."""
-    rows = [{"published": one.method, "kept, %": f"{one.kept:g}", "test error, %": f"{one.error}"} for one in PUBLISHED]
-    return markdown.table(rows, text=1)[:-1]

@@ -1,6 +1,6 @@
 """The tables of the pruning experiment, in `table.md` and on the pages of results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,11 @@ import numpy as np
 from experiments.core.report import markdown
 from experiments.core.report.paired import minus, sign_test
 from experiments.core.report.results import Run, grouped
-from experiments.mnist_pruning.report import lenet
 from experiments.mnist_pruning.report.runs import (
     AGAINST_DENSE,
     BUDGETS,
     BY_SETTING,
     PRESENTATION,
-    best_annealed,
     dense_at_best,
     epochs_in_words,
     epochs_to_hard,
@@ -41,8 +39,7 @@ or how many seeds get there.
 _ON_BEST = """\
 A cosine learning rate, at the best on validation of as many settings of each kind as of any other that
 prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights
-alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed;
-*annealed* is the annealed relaxed top-k with the p that won on validation.
+alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed.
 """
 
 
@@ -118,16 +115,9 @@ def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cell
         "minus dense": markdown.minus_reference(AGAINST_DENSE.references(shown, "dense"), _error),
         "minus gradual": markdown.minus_reference(PRESENTATION.references(section, "gradual"), _error),
         "minus movement": markdown.minus_reference(PRESENTATION.references(section, "movement"), _error),
-        "minus annealed": _minus_annealed(section, runs),
         "density in training, %": markdown.value("train_density", scale=100),
     }
     return markdown.rows(_named(shown, part_of(runs, "best", "validation")), shown, columns)
-
-
-def _minus_annealed(section: Sequence[Run], runs: Sequence[Run]) -> Callable[[Run], str]:
-    """Returns a column with the error minus that of the annealed relaxed top-k whose p won on validation."""
-    annealed = best_annealed(section, runs)
-    return lambda run: markdown.signed(None if run is annealed else minus(run, annealed, _error))
 
 
 def _error(run: Run) -> list[float | None]:
@@ -154,10 +144,9 @@ def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of the tables on the pages of results, by the names of their blocks; none without runs."""
-    runs, vit, of_lenet = (load(results / name) for name in ("mnist_pruning", "cifar100_pruning", "mnist_lenet"))
-    made = _lenet_blocks(of_lenet) if of_lenet else {}
+    runs, vit = load(results / "mnist_pruning"), load(results / "cifar100_pruning")
     if not (runs and vit):
-        return made
+        return {}
     key, section = next(iter(sections(runs, "test").items()))
     columns = ("test error, %", "minus hard")
     main = [
@@ -165,19 +154,11 @@ def blocks(results: Path) -> dict[str, list[str]]:
         for run, row in zip(section, paper_rows(section, sections(runs, "validation")[key]), strict=True)
         if _is_headline(run)
     ]
-    return made | {
+    return {
         "pruning in the paper's setting": markdown.table(main, text=1)[:-1],
         "pruning as on the slides": markdown.table(_by_seed(sections(runs, "test").get(_SLIDES, [])), text=1)[:-1],
         "methods at their best": _by_density(runs),
         "methods on the transformer": _by_density(vit),
-    }
-
-
-def _lenet_blocks(runs: Sequence[Run]) -> dict[str, list[str]]:
-    return {
-        "LeNet-300-100": _by_density(runs),
-        "LeNet-300-100, differences": _by_density(runs, minus_annealed=True),
-        "LeNet-300-100, published": lenet.published(),
     }
 
 
@@ -219,17 +200,13 @@ def _errors(run: Run) -> np.ndarray:
     return np.array(run.final("test_error"), float)
 
 
-def _by_density(runs: Sequence[Run], *, minus_annealed: bool = False) -> list[str]:
-    """Returns the lines of the methods at their best, a column for each share of the whole network that is kept.
-
-    The cells are errors, or with `minus_annealed` differences, in which that run itself has no row.
-    """
+def _by_density(runs: Sequence[Run]) -> list[str]:
+    """Returns the lines of the errors at their best, a column for each share of the whole network that is kept."""
+    error = markdown.value(_error)
     found = [
-        (method_and_p(run), f"{100 * run.config['density']:g} %", cell(run))
+        (method_and_p(run), f"{100 * run.config['density']:g} %", error(run))
         for (_, budget, _), section in sections_at_best(runs).items()
-        for cell in [_minus_annealed(section, runs) if minus_annealed else markdown.value(_error)]
         for run in section
         if budget == 0
     ]
-    shown = [one for one in found if not minus_annealed or one[2] != "-"]
-    return markdown.table(markdown.pivot("method", shown), text=1)[:-1]
+    return markdown.table(markdown.pivot("method", found), text=1)[:-1]

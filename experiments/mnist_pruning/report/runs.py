@@ -116,7 +116,7 @@ AGAINST_DENSE = dataclasses.replace(PRESENTATION, setting=(*PRESENTATION.setting
 # Names runs of one method by their settings alone.
 BY_SETTING = dataclasses.replace(PRESENTATION, method=lambda fields: "", always=())
 
-load = functools.lru_cache(maxsize=3)(lambda directory: PRESENTATION.load(directory)[0])
+load = functools.lru_cache(maxsize=2)(lambda directory: PRESENTATION.load(directory)[0])
 
 
 def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
