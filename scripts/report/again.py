@@ -18,7 +18,6 @@ def blocks(directory: Path) -> dict[str, list[str]]:
         folder, _, name = run.name.partition("/")
         (first,) = (one for one in results.load(directory / folder)[0] if one.name == name)
         metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if run.has(one))
-        before, after = (one.environment["packages"]["jax"] if one.environment else "-" for one in (first, run))
         ends = (plus_minus(one.end(metric)) for one in (first, run))
-        cells.append([run.name, metric, *ends, signed(difference(run, first, metric)), f"{before}, {after}"])
-    return {"runs trained again": grid(["run", "metric", "committed", "again", "difference", "JAX"], cells, text=2)}
+        cells.append([f"{run.name}: {metric}", *ends, signed(difference(run, first, metric))])
+    return {"runs trained again": grid(["run and metric", "committed", "again", "difference"], cells, text=1)}
