@@ -40,7 +40,7 @@ TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
-LONGER = ("hard-logits", "relaxed-logits", "dense")
+LONGER = ("hard-logits", "relaxed-logits", "straight_through", "relaxed-logits-dykstra10", "dense")
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
 # The two routers of the paper in every form; other routers train at their defaults.
