@@ -93,7 +93,7 @@ size: $(READY)  ## Lines, files and words of every room beside its budget: a rep
 mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
-mnist-lenet: $(READY)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about five hours on one core).
+mnist-lenet: $(READY)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about nine hours on one core).
 	@$(RUN) experiments.mnist_pruning.suite --preset=lenet --out=$(RUNS)/mnist_lenet
 
 mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).

@@ -11,12 +11,10 @@ for all matrices except embeddings. Each method trains at the best of `VIT_RATES
 the steps. Its other fields are the first of its two settings on MNIST; methods in `VIT_CONSTANT` have a constant
 density instead.
 
-`lenet` prunes the network that papers on pruning report, with one budget: LeNet-300-100, which has 784, 300, 100 and 10
-units. Each method has four candidates: both of `LENET_RATES` times its two settings on MNIST, or for the dense network
-four rates. They are compared on validation at 2 %, in half the epochs, and the winner is used for all densities.
+`lenet` prunes the network that papers on pruning report, LeNet-300-100 with 784, 300, 100 and 10 units: with the same
+candidates, for one budget and fewer methods, each of which trains at all densities.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from experiments.core.suite.plan import SuiteRun
@@ -53,13 +51,8 @@ VIT_RATES = (1e-3, 3e-3)
 VIT_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "steps": 800, "eval_every": 800}
 VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_every": 1600}
 
-LENET: Fields = COMMON | {"hidden": (300, 100), "epochs": 20, "checkpoint_every": 5}
-LENET_METHODS = (
-    *("annealed-p3_2", "annealed-p4_3", "identity_straight_through"),
-    *("st3", "gradual", "movement", "rigl"),
-)
-LENET_RATES, LENET_DENSE_RATES = (0.1, 0.3), (0.05, 0.1, 0.2, 0.3)
-LENET_SWEEP = SWEEP | {"epochs": 10}
+LENET: Fields = COMMON | {"hidden": (300, 100), "checkpoint_every": 5}
+LENET_METHODS = (*IN_ALL_CELLS, "identity_straight_through", "rigl")
 LENET_DENSITIES = (0.02, 0.01, 0.05, 0.1)  # a suite that is stopped has run the lowest ones
 
 
@@ -85,13 +78,10 @@ def vit() -> list[SuiteRun]:
 
 def lenet() -> list[SuiteRun]:
     """Returns the sweeps of LeNet-300-100, then its runs on test."""
-    rates = {"dense": LENET_DENSE_RATES} | dict.fromkeys(LENET_METHODS, LENET_RATES)
-    trials = {name: dataclasses.replace(AT_BEST[name], rates=of_method) for name, of_method in rates.items()}
-    sweeps = [run for name, trial in trials.items() for run in _sweep(name, trial, LENET | LENET_SWEEP)]
-    dense, *pruned = trials.items()
-    finals = [_final(*dense, LENET, ("network", LENET_DENSITIES[0]))]
-    finals += [_final(*one, LENET, ("network", density)) for density in LENET_DENSITIES for one in pruned]
-    return sweeps + finals
+    sweeps = [run for name in ("dense", *LENET_METHODS) for run in _sweep(name, AT_BEST[name], LENET | SWEEP)]
+    pruned = ((name, density) for density in LENET_DENSITIES for name in LENET_METHODS)
+    cells = [("dense", LENET_DENSITIES[0]), *pruned]
+    return sweeps + [_final(name, AT_BEST[name], LENET, ("network", density)) for name, density in cells]
 
 
 def _at_first_setting(names: Sequence[str]) -> dict[str, Fields]:
