@@ -152,6 +152,7 @@ relaxations: $(READY)  ## Every relaxed top-k mask under one protocol: masks, gr
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) experiments.mnist_pruning.report results/mnist_pruning
+	@$(RUN) experiments.mnist_pruning.report results/mnist_lenet
 	@$(RUN) experiments.mnist_pruning.report results/cifar100_pruning
 	@$(RUN) experiments.mnist_pruning.report results/relaxations
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_vit

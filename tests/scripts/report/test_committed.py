@@ -17,6 +17,7 @@ from scripts.report.claims import CLAIMS
 # By the directory of results, the experiment and the preset of its suite.
 PRESETS = {
     "mnist_pruning": ("mnist_pruning", "full"),
+    "mnist_lenet": ("mnist_pruning", "lenet"),
     "relaxations": ("mnist_pruning", "masks"),
     "cifar100_pruning": ("mnist_pruning", "vit"),
     "cifar100_vit": ("cifar100_vit", "small"),
@@ -26,6 +27,7 @@ PRESETS = {
     "vmoe_tokens": ("vmoe", "longer"),
     "vmoe_clusters": ("vmoe_clusters", "clusters"),
 }
+PARTLY_TRAINED = {"mnist_lenet"}  # all candidates, and some of the final runs, as its page says
 TABLES = {name: (RESULTS / name / "table.md").read_text() for name in PRESETS}
 # Fields that say how a run is computed, and are others today, or none.
 _COMPUTED = dict.fromkeys(("compilation_cache", "eval_batch_size", "export_pictures", "export_probe", "feed"))
@@ -73,7 +75,8 @@ def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(nam
     made = {}
     for run in suite.presets[preset]():
         setting = dict(choices[run.best_of]["setting"] if run.best_of else {}) | dict(run.setting)
-        made[run.name] = as_today(to_json(suite.config(run, Path("runs") / name, setting)))
+        if run.candidate_for or name not in PARTLY_TRAINED or run.name in committed:
+            made[run.name] = as_today(to_json(suite.config(run, Path("runs") / name, setting)))
     assert made == committed
 
 
