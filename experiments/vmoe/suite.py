@@ -40,7 +40,14 @@ TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
-LONGER = ("hard-logits", "relaxed-logits", "straight_through", "relaxed-logits-dykstra10", "dense")
+# By router, the lam at which its learning rates are tried in the longer runs: the best of the short ones.
+LONGER = {
+    "hard-logits": None,
+    "relaxed-logits": 0.1,
+    "straight_through": 1.0,
+    "relaxed-logits-dykstra10": 1.0,
+    "dense": None,
+}
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
 # The two routers of the paper in every form; other routers train at their defaults.
@@ -112,14 +119,16 @@ def _tuned(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
 
 
 def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
-    """Yields the rates at the lam of the shorter runs, then lams at the best rate, then the final run."""
+    """Yields the rates at the lam in LONGER, then lams at the best rate, then the final run."""
     variant, choice = f"tokens,router={router}", f"{name}, {LONGER_STEPS} steps"
     length = {"steps": LONGER_STEPS, "eval_every": LONGER_STEPS // 10}
     sweep: Fields = form | length | {"split": "validation"}
+    lam = LONGER[name]
+    at_lam: Fields = {} if lam is None else {"router.lam.start": lam, "router.lam.end": lam}
     for rate in TOKENS_RATES:
-        tried = {"optimizer.learning_rate": rate}
+        tried = at_lam | {"optimizer.learning_rate": rate}
         run, base = f"sweep/{name}-{LONGER_STEPS}steps-lr{rate:g}", sweep | {"seeds": SWEEP_SEEDS}
-        yield SuiteRun(run, base, tried, candidate_for=choice, best_of=name, variant=variant)
+        yield SuiteRun(run, base, tried, candidate_for=choice, variant=variant)
     if router in WITH_LAM:
         at_best_rate, choice = choice, f"{choice}, lam"
         for lam in TOKENS_LAMS:
