@@ -120,7 +120,7 @@ vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs ac
 vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (95 minutes on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --out=$(RUNS)/vmoe_tokens
 
-vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Four of its routers and a dense MLP for 3,200 steps (five hours of a processor).
+vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Four of its routers and a dense MLP for 3,200 steps (about four hours of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=longer --out=$(RUNS)/vmoe_tokens
 
 vmoe-batches: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).

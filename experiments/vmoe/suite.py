@@ -40,7 +40,8 @@ TOKENS_SEEDS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 TOKENS_RATES = (3e-3, 1e-2, 3e-2, 1e-1)
 TOKENS_LAMS = (0.1, 1.0, 10.0)  # tried at the second rate
 WITH_LAM = {"relaxed", "straight_through", "balanced"}  # routers with a constant lam
-# By router, the lam at which its learning rates are tried in the longer runs: the best of the short ones.
+# By router, the lam at which its learning rates are tried in the longer runs: the best of the short ones, by the
+# version of JAX that trained the longer ones.
 LONGER = {
     "hard-logits": None,
     "relaxed-logits": 0.1,

@@ -118,7 +118,7 @@ def error_against_density(of_network: Sequence[Sequence[Run]], runs: Sequence[Ru
     main = [
         run
         for run in pruned
-        if run.config["method"] in ("hard", "st3", "gradual", "movement")
+        if run.config["method"] in ("hard", "identity_straight_through", "st3", "gradual", "movement")
         or (annealed and is_annealed(run) and run.config["p"] == annealed.config["p"])
     ]
     figure = Figure(figsize=(7.0, 4.6), layout="constrained")
