@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from ..interface import varying_as
-from ..scalar.arithmetic import TwoFloat, choose, difference, shift
+from ..scalar.arithmetic import TwoFloat, difference, shift
 from ..scalar.rows import target
 
 
@@ -30,44 +30,47 @@ def pool_parabolas(hi: Array, lo: Array, c: Array) -> tuple[Array, Array, Array]
     Takes O(n) operations. ``m = hi + lo`` and ``c`` have shape ``(rows, n)``; the minimisers are two floats as well.
     """
     rows, n = hi.shape
-    size = rows * n
-    entries = tuple(jnp.pad(value.ravel(), (0, 1)) for value in (hi, lo, c))
+    size = rows * (n + 1)
+    # NaN ahead of every row is in order with all entries, and one more entry is read behind the last.
+    apart = (jnp.pad(value, ((0, 0), (1, 0)), constant_values=jnp.nan) for value in (hi, lo, c))
+    entries = tuple(jnp.pad(value.ravel(), (0, 1)) for value in apart)
 
-    def step(carry):
-        """Merges the top block with the one under it if they are out of order, else pushes the next entry."""
-        i, depth, floor, next_row, top, stack, ends = carry
-        under = tuple(value[jnp.maximum(depth - 1, 0)] for value in stack)
-        # What is read is read before the stack is written to, which would copy it otherwise.
-        under, entry, top = lax.optimization_barrier((under, tuple(value[i] for value in entries), top))
-        above, below, weight = TwoFloat(*top[:2]), TwoFloat(*under[:2]), under[2] + top[2]
-        rise = difference(above, below)
-        merges = (depth > floor) & (rise > 0)
-        merged = (*shift(below, rise * (top[2] / weight)), weight)
-        stack = tuple(
-            value.at[depth].set(part, mode="promise_in_bounds") for value, part in zip(stack, top, strict=True)
-        )
-        ends = ends.at[depth].set(i, mode="promise_in_bounds")
-        begins = ~merges & (i == next_row)
-        return (
-            choose(merges, i, i + 1),
-            choose(merges, depth - 1, depth + 1),
-            choose(begins, depth + 1, floor),  # blocks of earlier rows
-            choose(begins, next_row + n, next_row),
-            tuple(choose(merges, one, other) for one, other in zip(merged, entry, strict=True)),
-            stack,
-            ends,
-        )
+    def rise(depth, top, stack):
+        return difference(TwoFloat(*top[:2]), TwoFloat(*(_at(value, depth - 1) for value in stack[:2])))
 
-    empty = tuple(jnp.zeros_like(value) for value in entries)
-    ends = jnp.zeros(size + 1, jnp.int32)
-    first = tuple(value[0] for value in entries)
-    start = (jnp.int32(1), jnp.int32(0), jnp.int32(0), jnp.int32(n), first, empty, ends)
-    _, depth, *_, stack, ends = lax.while_loop(lambda carry: carry[0] <= size, step, varying_as(start, entries))
-    # Unused places of the stack write to one that is cut off.
-    last = choose(jnp.arange(size + 1, dtype=jnp.int32) < depth, ends - 1, size)
-    is_last = jnp.zeros(size + 1, bool).at[last].set(True, mode="promise_in_bounds")[:size]
-    block = jnp.cumsum(is_last, dtype=jnp.int32) - is_last.astype(jnp.int32)
-    return stack[0][block].reshape(rows, n), stack[1][block].reshape(rows, n), ~is_last.reshape(rows, n)
+    def push(carry):
+        """Merges the top block with those under it that are out of order with it, then takes the next entry."""
+        i, depth, top, stack, ends = carry
+
+        def merge(carry):
+            depth, top = carry
+            below, lower, other = (_at(value, depth - 1) for value in stack)
+            weight = other + top[2]
+            return depth - 1, (*shift(TwoFloat(below, lower), rise(depth, top, stack) * (top[2] / weight)), weight)
+
+        depth, top = lax.while_loop(lambda carry: rise(*carry, stack) > 0, merge, (depth, top))
+        stack = tuple(_put(value, depth, part) for value, part in zip(stack, top, strict=True))
+        return i + 1, depth + 1, tuple(_at(value, i) for value in entries), stack, _put(ends, depth, i)
+
+    def spread(block, i):
+        """Returns the minimiser of an entry, from the last to the first, and whether its successor is in its block."""
+        block = block - (i < _at(ends, block - 1)).astype(block.dtype)
+        return block, (_at(stack[0], block), _at(stack[1], block), i + 1 != _at(ends, block))
+
+    empty, first = (tuple(map(part, entries)) for part in (jnp.zeros_like, lambda value: value[0]))
+    start = (jnp.int32(1), jnp.int32(0), first, empty, jnp.zeros(size + 1, jnp.int32))
+    start = varying_as(start, entries)
+    _, depth, _, stack, ends = lax.while_loop(lambda carry: carry[0] <= size, push, start)
+    found = lax.scan(spread, depth - 1, jnp.arange(size, dtype=jnp.int32), reverse=True)[1]
+    return tuple(value.reshape(rows, n + 1)[:, 1:] for value in found)
+
+
+def _at(values: Array, index: Array) -> Array:
+    return lax.dynamic_index_in_dim(values, index, keepdims=False, allow_negative_indices=False)
+
+
+def _put(values: Array, index: Array, value: Array) -> Array:
+    return lax.dynamic_update_index_in_dim(values, value, index, 0, allow_negative_indices=False)
 
 
 @pool_parabolas.def_vmap

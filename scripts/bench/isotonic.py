@@ -1,7 +1,8 @@
 """The sections ``isotonic`` and ``exactness``: what each way to the relaxed top-k mask costs, and how exact it is.
 
 Times of the mask of one long row by PAV and by Dykstra's algorithm (with the sort that both need) and by the scalar
-equation, beside what JAX offers to select and to sort; and errors over ``lam``. Figure 4 is drawn from both.
+equation, beside what JAX offers to select and to sort; and errors over ``lam``. Figure 4 is drawn from both. On a CPU
+also isotonic regression alone, which other packages have too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import ops
 from ops import isotonic
 from scripts.bench.contestants import Shape, draw
 from scripts.bench.process import Case, Found, Group
-from scripts.bench.timing import Budget, Contest
+from scripts.bench.timing import Budget, Call, Contest
 
 SIZES = [100, 300, 400, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000]
 LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
@@ -41,7 +42,10 @@ def times(scale: str) -> Group:
     sizes = {"small": [200], "cpu": SIZES, "device": SIZES[:6]}[scale]  # PAV goes entry by entry, slowly on a device
     seconds = 0.2 if scale == "small" else 8.0
     settings = {"sizes": sizes, "lam": _TIMED_LAM, "seconds": seconds, "p": 2.0, "seed": 0}
-    return Group(settings, [Case(str(n), functools.partial(measure_times, shape_of(n), seconds), 1.0) for n in sizes])
+    cases = [Case(str(n), functools.partial(measure_times, shape_of(n), seconds), 1.0) for n in sizes]
+    alone = [n for n in sizes if n in (200, 1000, _LONGEST)] if scale != "device" else []
+    cases += [Case(f"regression of {n}", functools.partial(measure_regression, n, seconds), 1.0) for n in alone]
+    return Group(settings, cases)
 
 
 def errors(scale: str) -> Group:
@@ -62,6 +66,55 @@ def measure_times(shape: Shape, seconds: float, contest: Contest) -> Found:
     found = contest.time(calls, Budget(seconds, fewest=5, most=400))
     rows = [{"way": name, "n": shape.n, "k": shape.k, **time._asdict()} for name, time in found.items()]
     return {"rows": rows, "failed": contest.failed}
+
+
+def measure_regression(n: int, seconds: float, contest: Contest) -> Found:
+    """Quartiles of the time of isotonic regression, with decreasing values, of standard normal float32.
+
+    Raises:
+      ValueError: a package's values are not ours.
+    """
+    x, calls = draw(shape_of(n)).x[0], {}
+    ours = np.asarray(ops.isotonic_regression(x).v)
+    for name, load in REGRESSIONS.items():
+
+        def prepare() -> Call:
+            call = Call(load(x))  # noqa: B023
+            if not np.allclose(np.asarray(call()), ours, atol=1e-5):
+                raise ValueError("its values are others than ours")
+            return call
+
+        if call := contest.attempt(name, prepare):
+            calls[name] = call
+    found = contest.time(calls, Budget(seconds, fewest=5, most=400))
+    rows = [{"package": name, "n": n, **time._asdict()} for name, time in found.items()]
+    return {"regressions": rows, "failed": contest.failed}
+
+
+def _ours(x: np.ndarray) -> Callable[[], Any]:
+    return functools.partial(jax.jit(lambda s: ops.isotonic_regression(s).v), jnp.asarray(x))
+
+
+def _scipy(x: np.ndarray) -> Callable[[], Any]:
+    from scipy.optimize import isotonic_regression
+
+    return lambda: isotonic_regression(x, increasing=False).x
+
+
+def _scikit_learn(x: np.ndarray) -> Callable[[], Any]:
+    from sklearn.isotonic import isotonic_regression
+
+    return functools.partial(isotonic_regression, x, increasing=False)
+
+
+def _torchisotonic(x: np.ndarray) -> Callable[[], Any]:
+    import torch
+    from torchisotonic import isotonic as isotonic_of
+
+    return functools.partial(isotonic_of, torch.tensor(x), increasing=False)
+
+
+REGRESSIONS = {"ops": _ours, "SciPy": _scipy, "scikit-learn": _scikit_learn, "torchisotonic": _torchisotonic}
 
 
 def measure_errors(shape: Shape, lams: Sequence[float], contest: Contest) -> Found:

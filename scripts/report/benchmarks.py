@@ -142,6 +142,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
         for name, (columns, rows) in tables.items()
     } | {
         "solvers": _solvers(times["rows"], errors),
+        "regressions": _regressions(times["regressions"]),
     }
 
 
@@ -159,6 +160,15 @@ def _single_row(times: Rows, lam: float) -> list[str]:
     slower = {n: ratio for n, ratio in ratios.items() if ratio > 1}
     slowdown = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
     return [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", slowdown, *["-"] * (len(_MASKS) - 1)]
+
+
+def _regressions(times: Rows) -> list[str]:
+    """Returns the lines of median milliseconds of isotonic regression, by package."""
+    sizes = sorted({row["n"] for row in times})
+    medians = {(row["package"], row["n"]): f"{row['median_ms']:.2g}" for row in times}
+    packages = dict.fromkeys(package for package, _ in medians)
+    rows = [[package, *(medians.get((package, n), "-") for n in sizes)] for package in packages]
+    return grid(["isotonic regression", *(f"n = {n:,}" for n in sizes)], rows, text=1)
 
 
 def _solvers(times: Rows, errors: Rows) -> list[str]:

@@ -23,6 +23,13 @@ def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     assert error["Dykstra, 10 iterations"] > 1e-5
 
 
+def test_other_packages_find_the_same_isotonic_regression_and_one_that_does_not_is_left_out(monkeypatch):
+    monkeypatch.setitem(isotonic.REGRESSIONS, "identity", lambda x: lambda: x)
+    found = isotonic.measure_regression(50, 0.05, Contest())
+    assert {"ops", "SciPy", "scikit-learn"} <= {row["package"] for row in found["regressions"]}
+    assert "others than ours" in found["failed"]["identity"]
+
+
 def test_every_way_is_drawn():
     assert [name for name, _ in isotonic._programs(isotonic.shape_of(10), 0.1)] == [
         *isotonic.SOLVERS,
