@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 from experiments.core import console
 from experiments.core.kinds import Fields
@@ -10,6 +11,7 @@ from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run
 from experiments.learned_masks.experiment import KINDS, METHODS, PATTERNS
 
+_METRIC = "test_accuracy"
 NAMES = {
     "dense": "no mask",
     "magnitude": "magnitude",
@@ -37,32 +39,43 @@ PRESENTATION = Presentation(
     experiment="learned_masks",
     kinds=KINDS,
     method=_method,
-    baseline="magnitude",
+    baseline="gumbel",
     order=lambda run: (
         list(METHODS).index(run.fields["mask.method"]),
         list(PATTERNS).index(run.fields["mask.pattern"]),
         run.name,
     ),
+    distance=lambda fields, of_gates: fields["mask.pattern"] != of_gates["mask.pattern"],
 )
 
 
 def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
     lines = []
-    final = [run for run in runs if run.config["split"] == "test"]
-    accuracy = markdown.value("test_accuracy")
-    if final:
-        cells = ((_method(run.fields), _pattern(run), accuracy(run)) for run in final)
-        lines += [
-            "### Test: accuracy",
-            *_DEFINITIONS.split("\n"),
-            *markdown.table(markdown.pivot("mask", cells), text=1),
-        ]
+    if final := [run for run in runs if run.config["split"] == "test"]:
+        lines += ["### Test: accuracy", *_DEFINITIONS.split("\n"), *_on_test(final)]
     if tried := [run for run in runs if run.config["split"] == "validation"]:
         first = [{"mask": label} for label in PRESENTATION.labels(tried)]
         columns = {"accuracy, %": markdown.value("valid_accuracy"), "loss": markdown.value("valid_loss")}
         lines += markdown.section("Validation", markdown.rows(first, tried, columns, chosen), text=1)
     return lines
+
+
+def _on_test(final: Sequence[Run]) -> list[str]:
+    """Returns the lines of the accuracies, and of their differences from the gates', by mask and pattern."""
+    learned = [run for run in final if len(run.summary["seeds"]) > 1 and run.fields["mask.method"] != "gumbel"]
+    minus_gates = markdown.minus_reference(PRESENTATION.references(final), _METRIC)
+    lines = []
+    for name, shown, cell in (("mask", final, markdown.value(_METRIC)), ("minus gates", learned, minus_gates)):
+        cells = ((_method(run.fields), _pattern(run), cell(run)) for run in shown)
+        lines += markdown.table(markdown.pivot(name, cells), text=1)
+    return lines
+
+
+def blocks(results: Path) -> dict[str, list[str]]:
+    """Returns the tables of the page, by the name of their block."""
+    runs = PRESENTATION.load(results / "learned_masks")[0]
+    return {"learned masks": _on_test([run for run in runs if run.config["split"] == "test"])[:-1]}
 
 
 make = functools.partial(making.make, PRESENTATION, tables, lambda runs: {})  # takes the directory of the runs
