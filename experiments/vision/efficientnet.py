@@ -169,11 +169,12 @@ def depthwise_convolution(x: Array, kernel: Array, stride: int) -> Array:
     """[B, H, W, C] with a kernel [k, k, 1, C] to [B, H / stride, W / stride, C].
 
     On CPUs it is a sum of k^2 shifted products: XLA fuses them into one loop, ten times as fast there as its grouped
-    convolution.
+    convolution. The barriers keep what comes before and after out of that loop, which would compute it k^2 times.
     """
 
     def shifted(x: Array, kernel: Array) -> Array:
-        return _shifted_products(x, kernel, stride)
+        products = _shifted_products(jax.lax.optimization_barrier(x), kernel, stride)
+        return jax.lax.optimization_barrier(products)
 
     def grouped(x: Array, kernel: Array) -> Array:
         return _convolution(x, kernel, stride, groups=x.shape[-1])
