@@ -16,9 +16,9 @@ SWEEP_SEEDS, FINAL_SEEDS = (100,), (0, 1, 2, 3, 4)
 RATES = (1e-2, 3e-2, 1e-1)
 # By method, the field that is chosen with the rate, and as many values for each.
 FIELDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "relaxed": ("mask.lam.start", (0.3, 1.0, 3.0)),
-    "learned": ("mask.lam.start", (0.3, 1.0, 3.0)),
-    "gumbel": ("mask.temperature", (0.3, 2 / 3, 1.5)),
+    "relaxed": ("mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
+    "learned": ("mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
+    "gumbel": ("mask.temperature", (0.1, 0.3, 2 / 3, 1.5)),
 }
 CHOSEN_AT = "fifth"  # the pattern of the choice
 
