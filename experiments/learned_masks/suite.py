@@ -4,7 +4,7 @@ masks  the head, then every method at every pattern; lam and the rate of what is
 """
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.core import console
 from experiments.core.suite import command
@@ -13,12 +13,21 @@ from experiments.learned_masks import experiment, report
 from experiments.learned_masks.experiment import METHODS, PATTERNS
 
 SWEEP_SEEDS, FINAL_SEEDS = (100,), (0, 1, 2, 3, 4)
-RATES = (1e-2, 3e-2, 1e-1)
-# By method, the field that is chosen with the rate, and as many values for each.
-FIELDS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "relaxed": ("mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
-    "learned": ("mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
-    "gumbel": ("mask.temperature", (0.1, 0.3, 2 / 3, 1.5)),
+
+
+class Grid(NamedTuple):
+    """The learning rates of a method, and a field that is chosen with them."""
+
+    rates: tuple[float, ...]
+    field: str
+    values: tuple[float, ...]
+
+
+# As many settings for every method; around its best rate, which for gates is higher.
+GRIDS = {
+    "relaxed": Grid((3e-3, 1e-2, 3e-2), "mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
+    "learned": Grid((3e-3, 1e-2, 3e-2), "mask.lam.start", (0.3, 1.0, 3.0, 10.0)),
+    "gumbel": Grid((3e-2, 1e-1, 3e-1), "mask.temperature", (0.1, 0.3, 2 / 3, 1.5)),
 }
 CHOSEN_AT = "fifth"  # the pattern of the choice
 
@@ -27,15 +36,15 @@ def masks() -> list[SuiteRun]:
     """Returns the heads, the candidates on validation, and the final runs on test."""
     runs = [SuiteRun(f"head-{split}", {"split": split}, variant="method=dense") for split in ("validation", "test")]
     base: dict[str, Any] = {"split": "validation", "seeds": SWEEP_SEEDS}
-    for method, (field, values) in FIELDS.items():
+    for method, (rates, field, values) in GRIDS.items():
         variant = f"method={method},pattern={CHOSEN_AT}"
-        for rate, value in itertools.product(RATES, values):
+        for rate, value in itertools.product(rates, values):
             setting = {"optimizer.learning_rate": rate, field: value}
             name = f"sweep/{method}-lr{rate:g}-{field.split('.')[1]}{value:.2g}"
             runs.append(SuiteRun(name, base, setting, method, variant=variant, weights_of="head-validation"))
     for pattern in PATTERNS:
         for method in list(METHODS)[1:]:
-            learned = method in FIELDS
+            learned = method in GRIDS
             fields = {"split": "test", "seeds": FINAL_SEEDS if learned else FINAL_SEEDS[:1]}
             name, variant = f"final-{pattern.replace(':', 'of')}-{method}", f"method={method},pattern={pattern}"
             best = method if learned else None
