@@ -114,6 +114,9 @@ cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few lo
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
+learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (an hour on 2 cores).
+	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
+
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
 	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
 
@@ -158,6 +161,7 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_pretrained
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_last_block
+	@$(RUN) experiments.learned_masks.report results/learned_masks
 	@$(RUN) experiments.vmoe.report results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters

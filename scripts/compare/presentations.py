@@ -4,11 +4,14 @@ from experiments.cifar100_vit.report import PRESENTATION as FINE_TUNING
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report.presentation import EXECUTION_FIELDS, Presentation, written
 from experiments.core.report.results import Run
+from experiments.learned_masks.report import PRESENTATION as LEARNED_MASKS
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
-PRESENTATIONS = {one.experiment: one for one in (PRUNING, FINE_TUNING, VMOE, CLUSTERS)}  # in the order of the page
+PRESENTATIONS = {
+    one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS)
+}  # in the order of the page
 # Runs of other programs are taken to read every field.
 _OTHER = Presentation("", Kinds("", {}), method=lambda fields: "", baseline="")
 

@@ -1,0 +1,76 @@
+"""Masks of a frozen network: budgets, the scores of Wanda, what is trained, and mistakes in the config."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.traverse_util import flatten_dict
+
+from configs.learned_masks import get_config
+from experiments.core.errors import UsageError
+from experiments.core.input.dataset import Data
+from experiments.learned_masks.experiment import RECIPE
+from experiments.vision import efficientnet_weights
+from tests.experiments.vision.test_efficientnet import random_variables
+
+IMAGES = np.random.default_rng(0).normal(size=(8, 2, 2, 112)).astype(np.float16)
+DATA = Data(*2 * ({"image": IMAGES, "label": np.arange(8, dtype=np.int32) % 3},), 3, "test")
+
+
+variables = pytest.fixture(scope="module")(random_variables)
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch, variables):
+    """A function that builds a method at a pattern, with a fixed head."""
+    head = {
+        "head/kernel": np.random.default_rng(1).normal(size=(1280, 3)).astype(np.float32),
+        "head/bias": np.zeros(3, np.float32),
+    }
+    np.savez(tmp_path / "params.npz", **head)
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(efficientnet_weights, "load", lambda: variables)
+
+    def built(method, pattern="2:4"):
+        config = get_config(f"method={method},pattern={pattern}")
+        config.pretrained = "" if method == "dense" else str(tmp_path / "params.npz")
+        RECIPE.validate(config)
+        return RECIPE.build(config, DATA)
+
+    return built
+
+
+@pytest.mark.parametrize(("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half")])
+def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern):
+    made, batch = build(method, pattern), {name: jnp.asarray(value) for name, value in DATA.train.items()}
+    params = made.init(jax.random.key(0))
+
+    @jax.jit
+    def step(params):
+        slopes, metrics = jax.grad(made.loss, has_aux=True)(params, batch, jax.random.key(1), jnp.float32(0.5))
+        return slopes, metrics, made.evaluate(params, batch, jnp.float32(1))
+
+    slopes, metrics, found = step(params)
+    expected = 20.0 if pattern == "fifth" else 50.0
+    assert found["kept"] == pytest.approx(expected, abs=0.01)
+    assert (metrics["kept"] == pytest.approx(expected, abs=0.01)) == (method == "learned")
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((slopes, metrics, found)))
+    assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(slopes))
+
+
+def test_the_first_scores_of_wanda_are_magnitudes_times_the_norm_of_the_input(build, variables):
+    found, weights = build("wanda").init(jax.random.key(0))["scores"], variables["params"]
+    assert len(found) == 11
+    assert set(found) < set(flatten_dict(weights, sep="/"))
+    kernel = np.abs(weights["block_11"]["expand"]["kernel"])
+    expected = kernel * np.linalg.norm(IMAGES.astype(np.float32).reshape(-1, 112), axis=0)[:, None]
+    np.testing.assert_allclose(
+        found["block_11/expand/kernel"], expected / np.sqrt(np.mean(expected**2)), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_mistakes_are_named():
+    config = get_config("method=learned")
+    config.pretrained = ""
+    with pytest.raises(UsageError, match=r"config\.pretrained=''.* a dense run"):
+        RECIPE.validate(config)
