@@ -11,10 +11,11 @@ from experiments.core.suite import plan
 def blocks(directory: Path) -> dict[str, list[str]]:
     """Returns the lines of the table, by the name of its block, from the runs below `again` in a directory of results.
 
-    They have the names of the runs that they repeat. A row shows the first metric that their suite prints.
+    They have the names of the runs that they repeat. A row shows the first metric that their suite prints; runs of one
+    seed have no interval, and no row.
     """
     cells = []
-    for run in results.load(directory / "again")[0]:
+    for run in (one for one in results.load(directory / "again")[0] if len(one.summary["seeds"]) > 1):
         folder, _, name = run.name.partition("/")
         (first,) = (one for one in results.load(directory / folder)[0] if one.name == name)
         metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if run.has(one))
