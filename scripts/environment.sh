@@ -44,7 +44,7 @@ uv=$(sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
 log=$directory/install.log
 pip=("$directory/bin/python" -m pip install --quiet --disable-pip-version-check)
 if ! { "${pip[@]}" "uv==$uv" &&
-    "$directory/bin/uv" pip install --quiet --compile-bytecode --python "$directory/bin/python" \
+    "$directory/bin/uv" pip install --quiet --python "$directory/bin/python" \
         --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
     echo "uv could not install the packages ($log): pip does, in some minutes"
     if ! "${pip[@]}" --constraint requirements-lock.txt "$@" >> "$log" 2>&1; then
