@@ -9,9 +9,8 @@ from experiments.mnist_pruning.report import PRESENTATION as PRUNING
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
-PRESENTATIONS = {
-    one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS)
-}  # in the order of the page
+# In the order of the page.
+PRESENTATIONS = {one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS)}
 # Runs of other programs are taken to read every field.
 _OTHER = Presentation("", Kinds("", {}), method=lambda fields: "", baseline="")
 

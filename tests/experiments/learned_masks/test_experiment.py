@@ -44,7 +44,7 @@ def build(tmp_path, monkeypatch, variables):
     return built
 
 
-@pytest.mark.parametrize(("method", "pattern"), [("learned", "2:4"), ("gumbel", "fifth")])
+@pytest.mark.parametrize(("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half")])
 def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern):
     made, batch = build(method, pattern), {name: jnp.asarray(value) for name, value in DATA.train.items()}
     params = made.init(jax.random.key(0))
