@@ -1,11 +1,13 @@
-"""Thresholds of all prefixes of a row at once, for ``p = 2``, in O(n log^2 n) time and O(n log n) memory.
+"""Thresholds of all prefixes of a row at once, for ``p = 2``, in O(n log n) time and memory.
 
 A prefix is divided into blocks as its length is into powers of two: 13 = 8 + 4 + 1. Each block begins at a multiple of
 its size, so that many prefixes share it, and contains no entry after the end of any of these prefixes: later entries
-change no bit of a result. The blocks of each size are sorted once. A pass over the data then takes a few binary
-searches for each prefix, because with ``p = 2`` only the number and the sum of entries selected in part matter.
+change no bit of a result. With ``p = 2`` only the number and the sum of entries selected in part matter. A pass over
+the data thus takes the ranks of two numbers in each block of each prefix. They are looked up in the whole row, sorted;
+what a block has of that rank, its halves have together, so that a rank descends from size to size without a search.
 
-Shapes: a row has ``n`` entries and as many prefixes; blocks come in arrays ``(sizes, n)``, a row for each power of two.
+Shapes: a row has ``n`` entries and as many prefixes; blocks come in arrays ``(sizes, n)``, a row for each power of two,
+the largest first.
 """
 
 import functools
@@ -25,16 +27,19 @@ _EQUATION = Equation(2.0)
 
 
 class Blocks(NamedTuple):
-    """The entries of a row, sorted within the blocks of each size.
+    """The entries of a row in ascending order, in the whole row and within the blocks of each size.
 
     Attributes:
-      keys: the entries, in ascending order.
-      order: their places in the row, int32.
+      keys: the entries of the row, ``(n,)``.
+      order: the places in the row of the entries in the blocks, int32.
+      firsts: the number of entries that lie in the first half of a block, among those up to each in the block of twice
+        the size, int32.
       sums: the sum of the finite entries of the block up to each.
     """
 
     keys: Array
     order: Array
+    firsts: Array
     sums: TwoFloat
 
 
@@ -56,18 +61,23 @@ def _running(add: Callable[..., Any], values: Any, size: Array) -> Any:
 
 
 def _sizes(n: int) -> Array:
-    return 1 << lax.iota(jnp.int32, n.bit_length())
+    return 1 << jnp.arange(n.bit_length() - 1, -1, -1, dtype=jnp.int32)
 
 
 def _sorted(x: Array) -> Blocks:
     place = lax.iota(jnp.int32, x.size)
+    keys, order = lax.sort((x, place), num_keys=2)
 
-    def of_size(size: Array) -> Blocks:
-        _, keys, order = lax.sort((place // size, x, place), num_keys=2)
-        finite = choose(jnp.abs(keys) < jnp.inf, keys, 0.0)
-        return Blocks(keys, order, _running(_add, TwoFloat(finite, jnp.zeros_like(finite)), size))
+    def halved(order: Array, size: Array) -> tuple[Array, tuple[Array, Array, TwoFloat]]:
+        """Divides blocks of twice the size; those in front of a block are full."""
+        first, start = order & size == 0, place // (2 * size) * (2 * size)
+        firsts = jnp.cumsum(first, dtype=jnp.int32) - start // 2
+        target = choose(first, start + firsts - 1, place + size - firsts)
+        order = jnp.zeros_like(order).at[target].set(order, unique_indices=True, mode="promise_in_bounds")
+        finite = choose(jnp.abs(x) < jnp.inf, x, 0.0)[order]
+        return order, (order, firsts, _running(_add, TwoFloat(finite, jnp.zeros_like(finite)), size))
 
-    return lax.map(of_size, _sizes(x.size))
+    return Blocks(keys, *lax.scan(halved, order, _sizes(x.size))[1])
 
 
 class _Ranks(NamedTuple):
@@ -82,33 +92,37 @@ class _Ranks(NamedTuple):
 
 
 def _ranked(blocks: Blocks, gamma: TwoFloat, lam: Array) -> _Ranks:
-    sizes, n = blocks.keys.shape
-    length, size = lax.iota(jnp.int32, n)[None] + 1, _sizes(n)[:, None]
-    gamma, lam = jax.tree.map(lambda of_prefix: of_prefix[None], (gamma, lam))
-    has_block = length & size > 0
-    start = length // size * size - size
+    sizes, n = blocks.order.shape
+    length = lax.iota(jnp.int32, n) + 1
 
-    def count(below: Callable[[Array], Array]) -> Array:
+    def count(below: Callable[[Array], Array]) -> tuple[Array, Array]:
         def search_step(step: Array, rank: Array) -> Array:
             further = rank + (1 << (sizes - 1 - step))
-            place = jnp.clip(start + further - 1, 0, n - 1)
-            key = jnp.take_along_axis(blocks.keys, place, axis=1, mode="promise_in_bounds")
-            return choose((further <= size) & below(position(key, gamma, lam, _EQUATION)), further, rank)
+            key = blocks.keys.at[jnp.minimum(further, n) - 1].get(mode="promise_in_bounds")
+            return choose((further <= n) & below(position(key, gamma, lam, _EQUATION)), further, rank)
 
-        found = lax.fori_loop(0, sizes, search_step, jnp.zeros((sizes, n), jnp.int32))
-        return choose(has_block, found, 0)
+        def descend(rank: Array, blocks_of_size: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+            firsts, size = blocks_of_size
+            has_block, start = length & size > 0, length // (2 * size) * (2 * size)
+            first = _up_to(firsts, start, rank)
+            return choose(has_block, rank - first, first), (choose(has_block, first, 0), start)
 
-    return _Ranks(count(lambda t: t <= 0), count(lambda t: t < 1), start)
+        rank = lax.fori_loop(0, sizes, search_step, jnp.zeros(n, jnp.int32))
+        return lax.scan(descend, rank, (blocks.firsts, _sizes(n)))[1]
+
+    unselected, start = count(lambda t: t <= 0)
+    return _Ranks(unselected, count(lambda t: t < 1)[0], start)
+
+
+def _up_to(sums: Array, start: Array, rank: Array) -> Array:
+    """Returns the entry of ``sums`` at the last of ``rank`` places from ``start`` on, 0 if that is none."""
+    place = jnp.maximum(start + rank - 1, 0)
+    return choose(rank > 0, jnp.take_along_axis(sums, place, axis=-1, mode="promise_in_bounds"), jnp.zeros_like(sums))
 
 
 def _between(sums: Array, ranks: _Ranks) -> tuple[Array, Array]:
     """Returns the sums of each block before its entries selected in part, and before those fully selected."""
-
-    def up_to(rank: Array) -> Array:
-        place = jnp.maximum(ranks.start + rank - 1, 0)
-        return choose(rank > 0, jnp.take_along_axis(sums, place, axis=1, mode="promise_in_bounds"), 0.0)
-
-    return up_to(ranks.unselected), up_to(ranks.not_full)
+    return _up_to(sums, ranks.start, ranks.unselected), _up_to(sums, ranks.start, ranks.not_full)
 
 
 def _partial(blocks: Blocks, ranks: _Ranks, gamma: TwoFloat, lam: Array) -> tuple[Array, Array]:
