@@ -144,9 +144,10 @@ def _first(rows: Sequence[Mapping[str, Any]], seed: int, end: float | None) -> f
 
 def _texts(values: Numbers) -> Iterator[str]:
     """Yields the interval of the values as text, also of shares as percentages; nothing for a single value."""
-    known = np.asarray([value for value in values if value is not None])
-    if known.size > 1:
-        mean, half = known.mean(), _student(known.size - 1) * known.std(ddof=1) / math.sqrt(known.size)
+    known = [value for value in values if value is not None]
+    if (number := len(known)) > 1:
+        mean = float(np.mean(known))  # which rounds otherwise than sum(known) / number
+        half = _student(number - 1) * math.dist(known, [mean] * number) / math.sqrt(number * (number - 1))
         yield from (f"{scale * mean:.2f} ± {scale * half:.2f}" for scale in (1, 100))
 
 
