@@ -161,6 +161,7 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_vit
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_pretrained
 	@$(RUN) experiments.cifar100_vit.report results/cifar100_last_block
+	@$(RUN) experiments.learned_masks.report results/learned_masks
 	@$(RUN) experiments.vmoe.report results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters

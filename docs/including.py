@@ -30,6 +30,7 @@ PAGES = {
     "results/vmoe/README.md": "results/vmoe",
     "results/vmoe_clusters/README.md": "results/vmoe_clusters",
     "results/cifar100_pruning/README.md": "results/cifar100_pruning",
+    "results/learned_masks/README.md": "results/learned_masks",
     "results/mnist_pruning/table.md": "results/mnist_pruning_table",
     "results/mnist_lenet/table.md": "results/mnist_lenet_table",
     "results/cifar100_pretrained/table.md": "results/cifar100_pretrained_table",
@@ -40,6 +41,7 @@ PAGES = {
     "results/vmoe/table.md": "results/vmoe_table",
     "results/vmoe_clusters/table.md": "results/vmoe_clusters_table",
     "results/cifar100_pruning/table.md": "results/cifar100_pruning_table",
+    "results/learned_masks/table.md": "results/learned_masks_table",
 }
 # Parts of these files that are on pages of their own.
 PARTS = {

@@ -1,7 +1,7 @@
 """The table of masks with frozen weights: `python -m experiments.learned_masks.report DIR` writes DIR/table.md."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments.core import console
@@ -21,10 +21,10 @@ NAMES = {
     "gumbel": "Gumbel-sigmoid gates",
 }
 _PATTERN = {"2:4": "2:4", "half": "50 % of each matrix", "fifth": "20 % of each matrix"}  # what is kept
-_DEFINITIONS = """
-Mean ± half width of the 95 % t-interval over seeds, in %; one number without an interval where nothing is random.
-Weights are frozen, and so is the head. Of gates and relaxed masks the hard mask is evaluated.
-"""
+_DEFINITIONS = (
+    "Mean ± half width of the 95 % t-interval over seeds; one number without an interval where nothing is random. "
+    "Weights are frozen, and so is the head. Of gates and relaxed masks the hard mask is evaluated."
+)
 
 
 def _method(fields: Fields) -> str:
@@ -53,7 +53,9 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
     lines = []
     if final := [run for run in runs if run.config["split"] == "test"]:
-        lines += ["### Test: accuracy", *_DEFINITIONS.split("\n"), *_on_test(final)]
+        first = [{"mask": _method(run.fields), "kept": _pattern(run)} for run in final]
+        columns = {"accuracy, %": markdown.value(_METRIC), "minus gates": _minus_gates(final)}
+        lines += [*markdown.section("Test", markdown.rows(first, final, columns)), _DEFINITIONS, ""]
     if tried := [run for run in runs if run.config["split"] == "validation"]:
         first = [{"mask": label} for label in PRESENTATION.labels(tried)]
         columns = {"accuracy, %": markdown.value("valid_accuracy"), "loss": markdown.value("valid_loss")}
@@ -61,12 +63,17 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
     return lines
 
 
+def _minus_gates(final: Sequence[Run]) -> Callable[[Run], str]:
+    """Returns a column with the difference from the gates of the same budget, for masks that are learned."""
+    cell = markdown.minus_reference(PRESENTATION.references(final), _METRIC)
+    return lambda run: cell(run) if len(run.summary["seeds"]) > 1 else "-"
+
+
 def _on_test(final: Sequence[Run]) -> list[str]:
     """Returns the lines of the accuracies, and of their differences from the gates', by mask and pattern."""
-    learned = [run for run in final if len(run.summary["seeds"]) > 1 and run.fields["mask.method"] != "gumbel"]
-    minus_gates = markdown.minus_reference(PRESENTATION.references(final), _METRIC)
+    learned = [run for run in final if run.fields["mask.method"] in ("relaxed", "learned")]
     lines = []
-    for name, shown, cell in (("mask", final, markdown.value(_METRIC)), ("minus gates", learned, minus_gates)):
+    for name, shown, cell in (("mask", final, markdown.value(_METRIC)), ("minus gates", learned, _minus_gates(final))):
         cells = ((_method(run.fields), _pattern(run), cell(run)) for run in shown)
         lines += markdown.table(markdown.pivot(name, cells), text=1)
     return lines

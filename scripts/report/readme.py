@@ -9,6 +9,7 @@ from experiments.core.errors import UsageError
 from experiments.core.record.files import write_atomically
 from experiments.core.report.finding import Finding, Verdict
 from experiments.core.report.markdown import grid, line
+from experiments.learned_masks import report as learned_masks
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
@@ -22,7 +23,7 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    for report in (again, benchmarks, relaxations, pruning, fine_tuning, vmoe, clusters):
+    for report in (again, benchmarks, relaxations, pruning, learned_masks, fine_tuning, vmoe, clusters):
         made |= report.blocks(results)
     return made
 

@@ -20,6 +20,7 @@ PRESETS = {
     "mnist_lenet": ("mnist_pruning", "lenet"),
     "relaxations": ("mnist_pruning", "masks"),
     "cifar100_pruning": ("mnist_pruning", "vit"),
+    "learned_masks": ("learned_masks", "masks"),
     "cifar100_vit": ("cifar100_vit", "small"),
     "cifar100_pretrained": ("cifar100_vit", "pretrained"),
     "cifar100_last_block": ("cifar100_vit", "last_block"),
