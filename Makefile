@@ -114,7 +114,7 @@ cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few lo
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
-learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table.
+learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
