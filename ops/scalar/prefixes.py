@@ -69,9 +69,9 @@ def _sorted(x: Array) -> Blocks:
     keys, order = lax.sort((x, place), num_keys=2)
 
     def halved(order: Array, size: Array) -> tuple[Array, tuple[Array, Array, TwoFloat]]:
-        """Divides blocks of twice the size; those in front of a block are full."""
+        """Divides blocks of twice the size in halves, in which entries stay in ascending order."""
         first, start = order & size == 0, place // (2 * size) * (2 * size)
-        firsts = jnp.cumsum(first, dtype=jnp.int32) - start // 2
+        firsts = jnp.cumsum(first, dtype=jnp.int32) - start // 2  # all blocks in front of one are full
         target = choose(first, start + firsts - 1, place + size - firsts)
         order = jnp.zeros_like(order).at[target].set(order, unique_indices=True, mode="promise_in_bounds")
         finite = choose(jnp.abs(x) < jnp.inf, x, 0.0)[order]
