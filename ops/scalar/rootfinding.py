@@ -12,6 +12,7 @@ Every rule that guesses the next point converges slowly on some functions. Rows 
   times ``scale``. Three more steps allow for the variation of ``scale`` in the bracket.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -101,6 +102,7 @@ def find_root(
     *,
     extended: bool | Array = True,
     rows: Rows | None = None,
+    ahead: int = 0,
 ) -> Root:
     """Returns the root of ``excess`` between ``left`` and ``right``, for all rows at once.
 
@@ -116,6 +118,7 @@ def find_root(
       right: an end at or to the right of every root; one for all rows, or one per row.
       extended: whether points between two neighbouring floats are searched too; one for all rows, or one per row.
       rows: how scalars per row are computed; by default as suits the device.
+      ahead: how many evaluations are part of the program before its loop begins.
 
     Returns:
       The root of each row, NaN if ``evaluate`` gave NaN, with the right end of its bracket and the number of passes.
@@ -230,7 +233,11 @@ def find_root(
             evaluations=lax.select(was_done, state.evaluations, state.evaluations + 1),
         )
 
-    final = lax.while_loop(unfinished, lambda state: rows.fused(advance(state)), initial)
+    def next_state(state: State) -> State:
+        return rows.fused(advance(state))
+
+    begun = functools.reduce(lambda state, _: next_state(state), range(ahead), initial)
+    final = lax.while_loop(unfinished, next_state, begun)
     # A row that exceeds the bound would be a bug of this module, and NaN shows it.
     valid = (final.done > 0) & (final.last_level == final.last_level)
     point = two_sum(*current_point(final)[0])

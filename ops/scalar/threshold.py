@@ -230,11 +230,12 @@ def _solve(entries: tuple[Any, ...], k: Array, lam: Array, equation: Equation) -
     if equation.zero == "all":  # comparisons ignore a NaN, which must mark its row
         k = choose(equation.rows.sum(jnp.isnan, entries) > 0, jnp.nan, k)
     start, falls = guess(entries, k, lam, equation, size)
-    return search(lambda gamma: _sums(entries, gamma, lam, equation), k, lam, equation, size, start, falls)
+    ahead = equation.rows.ahead(entries)
+    return search(lambda gamma: _sums(entries, gamma, lam, equation), k, lam, equation, size, start, falls, ahead)
 
 
 def search(
-    sums: Sums, k: Array, lam: Array, equation: Equation, size: Extent, start: Array, falls: Array
+    sums: Sums, k: Array, lam: Array, equation: Equation, size: Extent, start: Array, falls: Array, ahead: int = 0
 ) -> tuple[TwoFloat, Array]:
     """Returns the threshold, and how many passes each row took, from a guess ``start`` and the ``sums`` at a point."""
     left, right = _ends(start, falls, lam, equation, size)
@@ -245,6 +246,7 @@ def search(
         right,
         extended=True if equation.zero == "none" else lam > 0,
         rows=equation.rows,
+        ahead=ahead,
     )
     zero, found = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
     # For k = 0 the threshold is above all entries, so that rounding or underflow select nothing.

@@ -62,6 +62,10 @@ class Pieces(Rows):
         ]
         return jax.tree.unflatten(tree, typed)
 
+    def ahead(self, entries: tuple[Any, ...]) -> int:
+        """See ``Rows``; a loop inside a kernel waits for nothing."""
+        return 0
+
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``."""
         (best,) = self._fold(function, entries, jnp.maximum)

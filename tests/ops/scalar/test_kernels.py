@@ -194,6 +194,16 @@ def test_where_a_kernel_is_taken(monkeypatch):
     assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, 302))
 
 
+def test_passes_ahead_of_a_loop_on_a_gpu(monkeypatch):
+    mask = jax.jit(lambda x: ops.topk_mask(x, 20.5, solver="loop"))
+    found, program = mask(X), str(mask.trace(X).jaxpr)
+    monkeypatch.setattr(rows, "target", lambda: ("cuda", ""))
+    assert rows.Rows().ahead((X, X)) == 0
+    jax.clear_caches()
+    np.testing.assert_allclose(mask(X), found, atol=1e-6)
+    assert str(mask.trace(X).jaxpr).count("log1p") == program.count("log1p") + 3
+
+
 def test_gpus_that_triton_takes(monkeypatch):
     for capability, platform in (("9.0", "cuda"), ("7.5", "other gpu"), ("gfx942", "other gpu")):
         device = types.SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability=capability)

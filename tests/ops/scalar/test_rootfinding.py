@@ -19,7 +19,7 @@ SHAPES = {
 }
 
 
-def solve(function, start, step=None):
+def solve(function, start, step=None, **options):
     def evaluate(gamma):
         value = function(gamma.hi, gamma.lo)
         return Evaluation(
@@ -32,7 +32,7 @@ def solve(function, start, step=None):
         )
 
     ends = End(float(LIMITS.min), jnp.inf), End(float(LIMITS.max), -jnp.inf)
-    return find_root(evaluate, start, *ends)
+    return find_root(evaluate, start, *ends, **options)
 
 
 def check(root, roots=ROOTS):
@@ -45,6 +45,11 @@ def test_finds_the_root_from_anywhere():
     for start in (0.0, 1e10, -1e10, np.nan, np.inf):
         for root in solved(jnp.full(6, start, jnp.float32)):
             check(root)
+
+
+def test_evaluations_ahead_of_the_loop_change_nothing():
+    both = jax.jit(lambda start: [solve(SHAPES["cubic"], start, ahead=ahead) for ahead in (0, 3)])
+    jax.tree.map(np.testing.assert_array_equal, *both(jnp.asarray([*ROOTS[:3], 0, np.nan, 2], jnp.float32)))
 
 
 SIZES = np.float32(10.0) ** np.arange(-30, 31, 5, dtype=np.float32)
