@@ -15,7 +15,7 @@ PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")
 
 # The longest rows. On a TPU a row must fit into vector memory, which is 64 MB from v5e on (16 MB on older chips). On a
 # GPU one of its many processors works on a row: on an H200 it takes 0.6 (Triton) or 1.5 (Mosaic) nanoseconds per entry,
-# while the loop takes 0.23 ms for a row of any length up to a million.
+# while the loop takes 0.2 ms for a row of any length up to a million.
 LONGEST: dict[Platform, int] = {"tpu": 12 * 2**20, "cuda": 2**18}
 _LONGEST_ON_OLDER_TPUS = 2 * 2**20
 # Parts of the names of devices of compute capability 9 and 10. On others Mosaic for GPUs aborts the process.
