@@ -297,7 +297,7 @@ def _neighbours(directory: Path) -> dict[str, list[str]]:
             cells[f"minus batches of {size}"] = markdown.signed(interval(differences))
         alone.append(cells | {"changed by the batch, %": _cell(run["changed"])})
         for (way, size), row in rows.items():
-            if size in (trained, max(batches)):
+            if size == trained or (way == "alone" and size == max(batches)):
                 cells = {"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}"}
                 loads.append(cells | {column: _cell(row[field]) for field, column in _LOADS.items()})
     return {f"{ON_TOKENS}, {name}": markdown.table(rows, text=1)[:-1] for name, rows in tables.items() if rows}
