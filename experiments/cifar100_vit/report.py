@@ -176,17 +176,17 @@ def figure6(runs: Sequence[Run]) -> Figure:
 def by_rate(runs: Sequence[Run]) -> Figure:
     """Draws the accuracy on validation against the learning rate, a curve for each loss.
 
-    A loss that was tried with several lam is shown at the best one. The axis ends a little below the least accuracy of
-    cross-entropy.
+    A loss that was tried with several lam is shown at that with the most rates, the best of those. The axis ends a
+    little below the least accuracy of cross-entropy.
     """
     losses = grouped(runs, _label)
     figure = Figure(layout="constrained")
     for axes, k in zip(figure.subplots(1, 2), (1, 5), strict=True):
         lowest = None
         for name, members in losses.items():
-            _, lam, _ = _rate_lam_decay(max(members, key=lambda run: _mean_accuracy(run)["mean"] or 0.0))
-            shown = [run for run in members if _rate_lam_decay(run)[1] == lam]
-            label = name if len(shown) == len(members) else f"{name}, lam = {markdown.number(lam)}"
+            by_lam = grouped(members, lambda run: _rate_lam_decay(run)[1])
+            lam, shown = max(by_lam.items(), key=lambda tried: (len(tried[1]), max(map(_mean_or_zero, tried[1]))))
+            label = name if len(by_lam) == 1 else f"{name}, lam = {markdown.number(lam)}"
             values = [interval(run.final(f"valid_accuracy/{k}")) | {"interval95": None} for run in shown]
             curve(
                 axes, [_rate_lam_decay(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE
@@ -307,6 +307,10 @@ def _rate_lam_decay(run: Run) -> tuple[float, float, float]:
 def _mean_accuracy(run: Run) -> Numbers:
     """Returns the interval of the mean of the top-1 to top-10 accuracies."""
     return interval([None if error is None else 100 - error for error in run.final("mean_topk_error")])
+
+
+def _mean_or_zero(run: Run) -> float:
+    return _mean_accuracy(run)["mean"] or 0.0
 
 
 _MEAN = {"mean of top-1 to 10": lambda run: markdown.plus_minus(_mean_accuracy(run))}

@@ -5,7 +5,7 @@ small  the runs of results/cifar100_vit, a stand-in for ViT-B/16: pretraining on
        2 busy CPU cores
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss
        trains at the paper's learning rate, and at its own, chosen on validation; 39 minutes on 2 CPU cores
-last_block   the same for a few losses, and the last block of that network is trained too; two hours on 2 CPU cores
+last_block   the same for a few losses, and the last block of that network is trained too; four hours on 2 CPU cores
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each loss at its own
@@ -14,8 +14,8 @@ Pretraining sees neither the validation nor the test images.
 
 On features the learning rate is chosen on validation, then at that rate the weight decay. lam is not chosen: for the
 losses of this framework and a head that starts from zeros only rate / lam matters, unless gradients are clipped. The
-temperature of the smooth SVM and of the sorted cross-entropy does matter, and is chosen with the rate. lam would matter
-too where a block is trained with the head, but is not chosen there.
+temperature of the smooth SVM and of the sorted cross-entropy does matter, and is chosen with the rate. lam matters
+too where a block is trained with the head: there it is chosen in place of the weight decay, from as many values.
 """
 
 import dataclasses
@@ -24,6 +24,7 @@ from typing import Any
 
 from experiments.cifar100_vit import report
 from experiments.cifar100_vit.experiment import RECIPE
+from experiments.cifar100_vit.losses import LOSSES
 from experiments.cifar100_vit.report import PAPER
 from experiments.core import console
 from experiments.core.suite import command
@@ -108,7 +109,8 @@ class Setting:
       fields: fields of the config.
       steps: the config's option `steps`.
       losses: names in FORMS.
-      rates, decays: learning rates and weight decays to try for each loss.
+      rates, decays: learning rates to try for each loss, then weight decays at the best of them.
+      lams: what losses with lam try in the place of weight decays.
       variant: the config's option for the network.
     """
 
@@ -118,7 +120,14 @@ class Setting:
     losses: Sequence[str] = tuple(FORMS)
     rates: Sequence[float] = RATES_ON_FEATURES
     decays: Sequence[float] = DECAYS
+    lams: Sequence[float] = ()
     variant: str = "features"
+
+    def second(self, form: Form) -> tuple[str, Sequence[float]]:
+        """Returns the field that a loss tries at its best rate, and the values."""
+        if self.lams and "lam" in LOSSES[form.loss].reads:
+            return "loss.lam", self.lams
+        return "optimizer.weight_decay", self.decays
 
 
 PAPERS_SETTING = Setting("")
@@ -129,7 +138,15 @@ OTHER_SETTINGS = (
     # The best rate falls with the length of training, so lower ones are tried.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
-LAST_BLOCK = Setting("", losses=FEW_LOSSES, rates=RATES_ON_FEATURES[:11], decays=(), variant="last_block")
+# As many settings for cross-entropy as for losses with lam.
+LAST_BLOCK = Setting(
+    "",
+    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth"),
+    rates=RATES_ON_FEATURES[:11],
+    decays=FEW_IMAGES_DECAYS,
+    lams=(0.1, 0.3, 3.0, 10.0),
+    variant="last_block",
+)
 
 
 def small() -> list[SuiteRun]:
@@ -193,19 +210,20 @@ def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
-    """Yields for each loss the rates, the decays at the best of them, and the best of all on test."""
+    """Yields for each loss the rates, decays or lams at the best of them, and the best of all on test."""
     variant = f"{setting.variant},steps={setting.steps}"
     for name in setting.losses:
         form = FORMS[name]
         validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
         base, sweep = validation | dict(setting.fields) | form.config_fields, f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"
-        at_best_rate = f"{best}, rate" if setting.decays else best
+        at_best_rate = f"{best}, rate"
         for label, tried in _rates_and_lams(setting.rates, form.temperatures):
             yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
-        for decay in setting.decays:
-            tried, run = {"optimizer.weight_decay": decay}, f"{sweep}-decay{decay:g}"
-            yield SuiteRun(run, base, tried, candidate_for=best, best_of=at_best_rate, variant=variant)
+        field, values = setting.second(form)
+        for value in values:
+            run = f"{sweep}-{field.split('.')[-1].removeprefix('weight_')}{value:g}"
+            yield SuiteRun(run, base, {field: value}, candidate_for=best, best_of=at_best_rate, variant=variant)
         yield SuiteRun(f"{setting.prefix}final-{name}", _final(setting, form), best_of=best, variant=variant)
 
 
