@@ -107,7 +107,8 @@ def target() -> tuple[str, str]:
     """
     device: Any = jax.sharding.get_abstract_mesh().abstract_device
     if device is None:
-        chosen = jax.config.jax_default_device
+        config: Any = jax.config  # JAX 0.10 does not declare the field
+        chosen = config.jax_default_device
         device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
     platform = device.platform
     # The compute capability is "9.0" on an NVIDIA GPU and "gfx942" on an AMD GPU.

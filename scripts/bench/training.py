@@ -117,7 +117,7 @@ def _dtype() -> str:
 def _steps(configs: Mapping[str, Any], recipe: Any, settings: Settings, num_classes: int, contest: Contest) -> Calls:
     """For every config a function that takes one training step, compiled; all from the same parameters."""
     rng, batch_size, size = np.random.default_rng(0), settings["batch_size"], settings["size"]
-    examples = {
+    examples: dict[str, np.ndarray] = {
         "image": rng.integers(0, 256, (batch_size, size, size, 3), dtype=np.uint8),
         "label": np.asarray(rng.integers(0, num_classes, batch_size), np.int32),
     }
