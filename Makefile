@@ -108,7 +108,7 @@ cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, ful
 cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (39 minutes on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
-cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (4 hours on 2 cores).
+cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (seven hours of a core).
 	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
 
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).

@@ -5,7 +5,7 @@ small  the runs of results/cifar100_vit, a stand-in for ViT-B/16: pretraining on
        2 busy CPU cores
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss
        trains at the paper's learning rate, and at its own, chosen on validation; 39 minutes on 2 CPU cores
-last_block   the same for a few losses, and the last block of that network is trained too; four hours on 2 CPU cores
+last_block   the same for a few losses, and the last block of that network is trained too; seven hours of a CPU core
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each loss at its own
@@ -123,7 +123,7 @@ class Setting:
     lams: Sequence[float] = ()
     variant: str = "features"
 
-    def second(self, form: Form) -> tuple[str, Sequence[float]]:
+    def tried_at_best_rate(self, form: Form) -> tuple[str, Sequence[float]]:
         """Returns the field that a loss tries at its best rate, and the values."""
         if self.lams and "lam" in LOSSES[form.loss].reads:
             return "loss.lam", self.lams
@@ -220,7 +220,7 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
         at_best_rate = f"{best}, rate"
         for label, tried in _rates_and_lams(setting.rates, form.temperatures):
             yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
-        field, values = setting.second(form)
+        field, values = setting.tried_at_best_rate(form)
         for value in values:
             run = f"{sweep}-{field.split('.')[-1].removeprefix('weight_')}{value:g}"
             yield SuiteRun(run, base, {field: value}, candidate_for=best, best_of=at_best_rate, variant=variant)

@@ -12,7 +12,6 @@ Every rule that guesses the next point converges slowly on some functions. Rows 
   times ``scale``. Three more steps allow for the variation of ``scale`` in the bracket.
 """
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -118,7 +117,7 @@ def find_root(
       right: an end at or to the right of every root; one for all rows, or one per row.
       extended: whether points between two neighbouring floats are searched too; one for all rows, or one per row.
       rows: how scalars per row are computed; by default as suits the device.
-      ahead: how many evaluations are part of the program before its loop begins.
+      ahead: how many evaluations come before the loop of the others (loop peeling).
 
     Returns:
       The root of each row, NaN if ``evaluate`` gave NaN, with the right end of its bracket and the number of passes.
@@ -236,8 +235,10 @@ def find_root(
     def next_state(state: State) -> State:
         return rows.fused(advance(state))
 
-    begun = functools.reduce(lambda state, _: next_state(state), range(ahead), initial)
-    final = lax.while_loop(unfinished, next_state, begun)
+    state = initial
+    for _ in range(ahead):
+        state = next_state(state)
+    final = lax.while_loop(unfinished, next_state, state)
     # A row that exceeds the bound would be a bug of this module, and NaN shows it.
     valid = (final.done > 0) & (final.last_level == final.last_level)
     point = two_sum(*current_point(final)[0])

@@ -72,10 +72,9 @@ class Rows:
         return unfinished
 
     def ahead(self, entries: tuple[Any, ...]) -> int:
-        """Returns how many passes of a search are worth being part of the program before its loop begins.
+        """Returns how many passes of a search come before its loop (loop peeling).
 
-        On a GPU each round of a loop waits for the host: on an H200 one before it saves 25 microseconds. A program of
-        many arrays would take long to compile.
+        On a GPU each round of a loop waits for the host. For many arrays the program would take long to compile.
         """
         return _AHEAD if len(entries) == 1 and target()[0] == "cuda" else 0
 
