@@ -19,6 +19,9 @@ devices peaked at 6.8 GB. The paper's step took 9.5 s on 8 TPUs (cross-entropy),
 Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 1000. The full size has not been
 trained here, because the weights could not be obtained, so none of these numbers is ours.
 
+`transformer` takes the place of ViT-B/16: a pretrained ViT-S/14 of DINOv2 at 224 pixels, trained whole by the paper's
+procedure, on one GPU (`experiments/vision/dinov2.py` says where its weights come from).
+
 `features` is the first stand-in: a linear head on the features of EfficientNet-Lite0, which has ImageNet's weights and
 is not trained. Apart from that network and lam = 1 it is the paper's setting; 100 steps take seconds once the features
 are computed. `last_block` also trains the network's last block, and `whole` all of it.
@@ -49,11 +52,12 @@ OPTIONS = {
     "features": "no",  # the first stand-in: the head alone, on features of a frozen network
     "last_block": "no",  # the same with the last block of that network
     "whole": "no",  # all of that network, for accelerators
+    "transformer": "no",  # a DINOv2 ViT-S/14 at 224 pixels, all of it trained: for a GPU
     "small": "no",  # the second stand-in, from the weights in config.pretrained
     "pretrain": "no",  # the run that makes these weights
 }
 # The options that a form fixes itself.
-FIXED = dict.fromkeys(("features", "last_block", "whole", "small"), ("recipe", "weights")) | {
+FIXED = dict.fromkeys(("features", "last_block", "whole", "transformer", "small"), ("recipe", "weights")) | {
     "pretrain": ("loss", "p", "target", "steps", "recipe", "weights")
 }
 WEIGHTS = {
@@ -64,7 +68,7 @@ RECIPES = {"vit_jax": "inception", "big_vision": "big_vision"}
 CHOICES: dict[str, Collection[str]] = {"loss": LOSSES, "recipe": RECIPES, "weights": WEIGHTS}  # allowed values
 # The paper's rates: the lower one for cross-entropy and its kind, the higher one for top-3 losses and all others.
 LEARNING_RATE, CROSS_ENTROPY_LEARNING_RATE = 5e-3, 3e-3
-CROSS_ENTROPIES = ("xent", "xent_smoothed", "truncated_entropy")
+CROSS_ENTROPIES = ("xent", "xent_temperature", "xent_smoothed", "truncated_entropy")
 BIG_VISION_LEARNING_RATE = 1e-2
 SIZE = 160  # pixels of images for EfficientNet-Lite0
 
@@ -144,6 +148,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     for form, layer in {"features": "pooled", "last_block": BEFORE_LAST_BLOCK, "whole": None}.items():
         if options[form] == "yes":
             _make_efficientnet(config, layer)
+    if options["transformer"] == "yes":
+        _make_dinov2(config)
     if "yes" in (options["small"], options["pretrain"]):
         _make_small(config)
     if options["pretrain"] == "yes":
@@ -179,6 +185,29 @@ def _make_efficientnet(config: ml_collections.ConfigDict, layer: str | None) -> 
     for field in ("input", "accelerator"):
         del config[field]
     config.update({"steps_per_dispatch": min(10, config.steps), "eval_batch_size": 1000})
+
+
+def _make_dinov2(config: ml_collections.ConfigDict) -> None:
+    """Changes a config to DINOv2's ViT-S/14 at 224 pixels, with CIFAR-100 in the memory of one GPU."""
+    at_once = next(number for number in (50, 25, 10, 5, 2, 1) if config.steps % number == 0)
+    config.update(
+        {
+            "validation_size": 5000,
+            "input": {"size": 224, "augment_on": "device", "workers": 0},
+            "steps_per_dispatch": at_once,
+            "checkpoint_every": config.steps,
+            "eval_batch_size": 500,
+            "model": {"variant": "S/14"},
+            "pretrained": "dinov2-s14",
+            "loss": {"lam": 1.0},
+        }
+    )
+    del config.model["remat"]
+    config.model.remat = "cheap"  # a quarter of the memory of none for activations, and less of it to write and read
+    config.model.gelu = "exact"
+    config.model.attention = "xla"  # or cudnn
+    # Runs that differ in these numbers alone share a compiled program, which takes as long as 50 steps to make.
+    config.arguments = ("optimizer.learning_rate", "loss.lam")
 
 
 def _make_small(config: ml_collections.ConfigDict) -> None:

@@ -3,6 +3,7 @@
 Per example, with logits `x` of `n` classes, a one-hot target `t` and `f_R` of Proposition 2:
 
     xent           -<t, log softmax(x)>
+    xent_temperature   lam times xent of x / lam: the Fenchel-Young loss of lam times the entropy
     topk           f_R(x, 1_k) + R(t) - <x, t>                       target="one_hot", the paper's
                    f_R(x, 1_k) + R(t') - <x, t'>                     target="smooth"
                    with t' = t + (k - 1) / (n - 1) (1 - t)
@@ -34,6 +35,7 @@ from experiments.vision import losses as others
 from ops import interface
 from ops.losses import TARGETS, Target
 
+WITH_TEMPERATURE = ("xent_temperature", "smooth_svm", "sorted_xent")  # losses whose lam is one
 SMOOTHING = 0.1  # the share of the target that xent_smoothed spreads over all classes
 
 
@@ -57,6 +59,10 @@ def _cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
+def _cross_entropy_with_temperature(logits: jax.Array, labels: jax.Array, lam: jax.Array | float) -> jax.Array:
+    return lam * _cross_entropy(logits / lam, labels)
+
+
 def _smoothed_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     targets = labels if labels.shape == logits.shape else jax.nn.one_hot(labels, logits.shape[-1])
     targets = targets.astype(logits.dtype)
@@ -71,6 +77,7 @@ def _mixture(logits: jax.Array, labels: jax.Array, k: int, **options: Any) -> ja
 # The order of the tables.
 LOSSES = {
     "xent": LossKind(_cross_entropy, reads=()),
+    "xent_temperature": LossKind(_cross_entropy_with_temperature, reads=("lam",)),
     "topk": LossKind(ops.topk_fenchel_young_loss),
     "topk_mixture": LossKind(_mixture),
     "topk_surrogate": LossKind(ops.topk_surrogate_loss, reads=("k", "p", "lam"), single_label=True),
@@ -95,7 +102,7 @@ KINDS = Kinds(
 
 
 def fine_tuning_loss(
-    name: str, k: int = 3, p: float = 2.0, lam: float = 0.1, target: Target = "one_hot"
+    name: str, k: int = 3, p: float = 2.0, lam: jax.Array | float = 0.1, target: Target = "one_hot"
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """Returns the loss with a name, as a function of logits and labels.
 
@@ -118,10 +125,11 @@ def fine_tuning_loss(
     p = interface.check_p(p)
     interface.check_values("k", k, interface.Range("at least 1", 1))
     interface.check_values("lam", lam, interface.NON_NEGATIVE)
-    if np.isnan(lam):  # which operators accept
-        raise ValueError(f"lam must be finite and >= 0, got {lam}")
-    if name in ("smooth_svm", "sorted_xent") and lam == 0:
-        raise ValueError(f"lam, the temperature of {name}, must be positive, got {lam}")
+    if interface.known(lam):
+        if np.isnan(lam):  # which operators accept
+            raise ValueError(f"lam must be finite and >= 0, got {lam}")
+        if name in WITH_TEMPERATURE and lam == 0:
+            raise ValueError(f"lam, the temperature of {name}, must be positive, got {lam}")
     kind, fields = LOSSES[name], {"k": k, "p": p, "lam": lam, "target": target}
     read = {field: fields[field] for field in kind.reads}
 

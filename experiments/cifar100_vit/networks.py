@@ -2,7 +2,8 @@
 
 The config decides:
 
-    config.model                                  the transformer that its fields describe (`vision/networks.py`)
+    config.model                                  the transformer that its fields describe (`vision/networks.py`), with
+                                                  the weights that config.pretrained names
     config.features, layer="pooled" or "maps"     a linear head on features of the frozen network
                      layer="before_last_block"    the last block and the head, on features before it
     config.network="efficientnet_lite0"           the whole network, from images
@@ -19,7 +20,7 @@ import ml_collections
 from experiments.core.config import about
 from experiments.core.input.dataset import Data
 from experiments.core.training.experiment import Params
-from experiments.vision import efficientnet, efficientnet_weights
+from experiments.vision import dinov2, efficientnet, efficientnet_weights
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK, LAST_BLOCK, EfficientNetLite0, Head
 from experiments.vision.networks import Network, has_features, inputs_of, transformer
 from experiments.vision.pretrained import load_pretrained
@@ -42,11 +43,15 @@ def make(config: ml_collections.ConfigDict, data: Data) -> Network:
 def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     """Returns the transformer; pretrained weights are loaded for all of it except the head, which starts from 0."""
     network = transformer(config, data)
+    logits_of = network.logits
     if not config.pretrained:
         return network
     with about("pretrained", config.pretrained):
         shapes = jax.eval_shape(network.init, jax.random.key(0))
-        return network._replace(pretrained=load_pretrained(config.pretrained, shapes))
+        network = network._replace(pretrained=load_pretrained(config.pretrained, shapes))
+    if config.pretrained != dinov2.NAME:
+        return network
+    return network._replace(logits=lambda params, images: logits_of(params, dinov2.standardised(images)))
 
 
 def _head(data: Data) -> Network:

@@ -6,6 +6,8 @@ small  the runs of results/cifar100_vit, a stand-in for ViT-B/16: pretraining on
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss
        trains at the paper's learning rate, and at its own, chosen on validation; 39 minutes on 2 CPU cores
 last_block   the same for a few losses, and the last block of that network is trained too; seven hours of a CPU core
+transformer  a pretrained ViT-S/14, all of it trained, by the paper's procedure, for one GPU: at the paper's rates, and
+       each loss at the best of the same rates and the same strengths; a run takes some 20 seconds of an H200
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
 full   the paper's three runs at full size, those with a smooth target, and the mixture: for accelerators, at the
        paper's learning rates and each loss at its own
@@ -88,6 +90,7 @@ FORMS = {
     "mixture-p2": Form("topk_mixture", _P2_SMOOTH | {"k": 5}, lams=_LAMS[1:]),
     "mixture-p4_3": Form("topk_mixture", _P4_3_SMOOTH | {"k": 5}, in_all_suites=False),
     "surrogate-k5-p2": Form("topk_surrogate", {"p": 2.0, "k": 5}, in_all_suites=False),
+    "xent-temperature": Form("xent_temperature", in_all_suites=False),
     "xent_smoothed": Form("xent_smoothed", in_all_suites=False),
     "truncated-entropy": Form("truncated_entropy", {"k": 5}, in_all_suites=False),
     "smooth-svm": Form("smooth_svm", {"k": 5}, temperatures=(0.01, 0.1, 1.0, 10.0), in_all_suites=False),
@@ -96,6 +99,10 @@ FORMS = {
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
+# Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
+ON_TRANSFORMER = ("xent-temperature", "topk-p2", "topk-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "top1-p4_3")
+RATES_OF_TRANSFORMER = (0.001, 0.003, 0.01, 0.02, 0.04)
+STRENGTHS_OF_TRANSFORMER = (0.1, 0.3, 1.0, 3.0)
 IN_DEMO = ("xent", "topk-p2", "topk-p2-smooth", "topk-p4_3-smooth")
 DEMO = DIGITS | {"batch_size": 64}
 
@@ -117,7 +124,7 @@ class Setting:
     prefix: str
     fields: Fields = dataclasses.field(default_factory=dict)
     steps: int = 100
-    losses: Sequence[str] = tuple(FORMS)
+    losses: Sequence[str] = tuple(name for name in FORMS if name != "xent-temperature")  # there it is a rate by itself
     rates: Sequence[float] = RATES_ON_FEATURES
     decays: Sequence[float] = DECAYS
     lams: Sequence[float] = ()
@@ -202,6 +209,23 @@ def full() -> list[SuiteRun]:
     return at_papers + tried + at_own
 
 
+def transformer() -> list[SuiteRun]:
+    """Returns each loss at the paper's rate, at all rates and strengths on validation, and at its own setting."""
+    at_papers, tried, at_own = [], [], []
+    for name in ON_TRANSFORMER:
+        form = FORMS[name]
+        validation = form.config_fields | {"split": "validation", "seeds": SWEEP_SEEDS}
+        for label, setting in _rates_and_lams(RATES_OF_TRANSFORMER, STRENGTHS_OF_TRANSFORMER):
+            run = f"sweep/{name}-{label}"
+            tried.append(SuiteRun(run, validation, setting, candidate_for=name, variant="transformer"))
+        for seed in FINAL_SEEDS:
+            base = form.config_fields | {"seeds": (seed,), "export_examples": True}
+            variant = f"transformer,loss={form.loss}"
+            at_papers.append(SuiteRun(f"{PAPER}{name}-seed{seed}", base, variant=variant))
+            at_own.append(SuiteRun(f"final-{name}-seed{seed}", base, best_of=name, variant=variant))
+    return at_papers + tried + at_own
+
+
 def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
     """Yields every loss at the rate that the config has for it."""
     for name in setting.losses:
@@ -246,6 +270,7 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "small": small,
     "pretrained": pretrained,
     "last_block": last_block,
+    "transformer": transformer,
     "demo": demo,
     "full": full,
 }

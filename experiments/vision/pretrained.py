@@ -26,7 +26,7 @@ from flax import traverse_util
 
 from experiments.core.errors import UsageError
 from experiments.core.training.experiment import Params
-from experiments.vision import download
+from experiments.vision import dinov2, download
 
 Arrays = dict[str, np.ndarray]  # by the path in the tree of parameters, joined by slashes
 
@@ -53,7 +53,7 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
 
     Args:
       path: an `.npz` file in one of the layouts above: a local path, or an address in `gs://` or `https://`, which is
-        downloaded once.
+        downloaded once; or "dinov2-s14", the file of an installed package (`dinov2.py`).
       shapes: the parameters of a `VisionTransformer` for square images, or their shapes.
 
     Returns:
@@ -67,7 +67,7 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
     }
     parts = {name: _single_blocks(name, leaf.shape) for name, leaf in wanted.items()}
     needed = {part for names, _ in parts.values() for part in names}
-    arrays, layout = read(path)
+    arrays, layout = (dinov2.load(), dinov2.NAME) if path == dinov2.NAME else read(path)
     arrays = {
         name: array
         for name, array in arrays.items()
@@ -83,7 +83,8 @@ def load_pretrained(path: str | Path, shapes: Params) -> Params:
     require_none("the network has no", arrays.keys() - needed)
     positions, shape = arrays["pos_embedding"], wanted["pos_embedding"].shape
     if positions.ndim == 3 and positions.shape != shape and _grid_side(positions.shape[1]) and _grid_side(shape[1]):
-        arrays["pos_embedding"] = resize_positions(positions, math.isqrt(shape[1]))
+        resize = dinov2.resize_positions if layout == dinov2.NAME else resize_positions
+        arrays["pos_embedding"] = resize(positions, math.isqrt(shape[1]))
     pairs = [(name, shape) for names, shape in parts.values() for name in names]
     others = [f"{name} {arrays[name].shape} {shape}" for name, shape in pairs if arrays[name].shape != shape]
     require_none("of different shape there and here are", others)

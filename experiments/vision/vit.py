@@ -39,6 +39,14 @@ SIZES = {  # width, depth, width of the MLP, heads
     "L": (1024, 24, 4096, 16),
 }
 POOLS = ("tok", "gap")
+GELUS = {"tanh": True, "exact": False}  # whether it is approximated
+# What the backward pass keeps of a block; without remat that is everything.
+REMATS: dict[bool | str, Callable[..., bool] | None] = {
+    False: jax.checkpoint_policies.everything_saveable,
+    "cheap": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    True: None,
+}
+REMATS |= {"none": REMATS[False], "all": REMATS[True]}
 SCANNED = "encoderblock"  # the name of all blocks as one, if they are scanned
 
 
@@ -86,15 +94,17 @@ def forward_flops(model: "VisionTransformer", image_size: int, channels: int = 3
 
 
 class MlpBlock(nn.Module):
-    """Two dense layers with a GELU, in its tanh form, between them.
+    """Two dense layers with a GELU between them.
 
     Attributes:
       mlp_dim: the width of the hidden layer.
       dtype: the type of the computation.
+      gelu: its form, a name in GELUS.
     """
 
     mlp_dim: int
     dtype: jax.typing.DTypeLike = jnp.float32
+    gelu: str = "tanh"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -105,7 +115,7 @@ class MlpBlock(nn.Module):
             kernel_init=nn.initializers.xavier_uniform(),
             bias_init=nn.initializers.normal(1e-6),
         )
-        hidden = nn.gelu(dense(self.mlp_dim)(x), approximate=True)
+        hidden = nn.gelu(dense(self.mlp_dim)(x), approximate=GELUS[self.gelu])
         return dense(x.shape[-1])(hidden)  # a statement of its own, to be the one named Dense_1
 
 
@@ -116,11 +126,13 @@ class EncoderBlock(nn.Module):
       num_heads: H, a divisor of D.
       make_mlp: makes the module behind the second norm.
       dtype: the type of the computation.
+      attention: how attention is computed, a name in ATTENTIONS.
     """
 
     num_heads: int
     make_mlp: Callable[[], nn.Module]
     dtype: jax.typing.DTypeLike = jnp.float32
+    attention: str = "xla"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -129,7 +141,7 @@ class EncoderBlock(nn.Module):
             num_heads=self.num_heads,
             dtype=self.dtype,
             kernel_init=nn.initializers.xavier_uniform(),
-            attention_fn=_attention,
+            attention_fn=ATTENTIONS[self.attention],
         )
         x = by_example(x + attention(_layer_norm(x, "LayerNorm_0")))
         return by_example(x + self.make_mlp()(_layer_norm(x, "LayerNorm_1")).astype(self.dtype))
@@ -142,18 +154,21 @@ class Encoder(nn.Module):
     num_heads: int
     make_mlp: MakeMlp
     dtype: jax.typing.DTypeLike = jnp.float32
+    attention: str = "xla"
     scan: bool = False
-    remat: bool = False
+    remat: bool | str = False
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """[B, S, D] in `dtype` to [B, S, D] in float32 at least."""
         # Within a scan XLA cannot merge the recomputation with the first computation anyway.
-        block = nn.remat(EncoderBlock, prevent_cse=not self.scan) if self.remat else EncoderBlock
+        block = EncoderBlock
+        if self.remat not in (False, "none"):
+            block = nn.remat(block, prevent_cse=not self.scan, policy=REMATS[self.remat])
 
         def make_block(number: int, name: str) -> nn.Module:
             make_mlp = functools.partial(self.make_mlp, number)
-            return block(self.num_heads, make_mlp, self.dtype, name=name)
+            return block(self.num_heads, make_mlp, self.dtype, self.attention, name=name)
 
         if self.scan:
             blocks = nn.scan(
@@ -188,10 +203,13 @@ class VisionTransformer(nn.Module):
       make_mlp: `make_mlp(block)` makes the MLP of a block, numbered from 0: a module from [B, S, D] in float32 to
         [B, S, D]. It is called inside the block, so a module without a name is named after its class (`MlpBlock_0`).
         The module may `sow` metrics and losses, which `apply(..., mutable=[...])` returns, and take random numbers from
-        `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype)`.
+        `apply(..., rngs={...})`. None: each is `MlpBlock(mlp_dim, dtype, gelu)`.
       dtype: the type of matrix products and of activations between blocks, for example bfloat16.
+      gelu: the form of the GELU in the MLPs, unless `make_mlp` makes them: "tanh", Flax's, or "exact", PyTorch's.
+      attention: "xla", or "cudnn": the fused kernels of NVIDIA's GPUs, for bfloat16 and float16 alone.
       scan: whether the blocks are one loop, compiled once, rather than unrolled.
-      remat: whether the backward pass computes the activations inside a block again, rather than keeping them.
+      remat: what the backward pass computes again of a block, rather than keeping it: nothing (False or "none"), all
+        of it (True or "all"), or all but the products with weights ("cheap").
     """
 
     num_classes: int
@@ -206,8 +224,10 @@ class VisionTransformer(nn.Module):
     head_bias: float = 0.0
     make_mlp: MakeMlp | None = None
     dtype: jax.typing.DTypeLike = jnp.float32
+    gelu: str = "tanh"
+    attention: str = "xla"
     scan: bool = False
-    remat: bool = False
+    remat: bool | str = False
 
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -228,12 +248,13 @@ class VisionTransformer(nn.Module):
             cls = jnp.broadcast_to(cls.astype(self.dtype), (x.shape[0], 1, self.width))
             x = jnp.concatenate([cls, x], axis=1)  # [B, S, D]
 
-        make_mlp = self.make_mlp or (lambda block: MlpBlock(self.mlp_dim, self.dtype))
+        make_mlp = self.make_mlp or (lambda block: MlpBlock(self.mlp_dim, self.dtype, self.gelu))
         encoder = Encoder(
             self.depth,
             self.num_heads,
             make_mlp,
             dtype=self.dtype,
+            attention=self.attention,
             scan=self.scan,
             remat=self.remat,
             name="Transformer",
@@ -273,6 +294,15 @@ def _attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any
     scores = jnp.einsum("bqhd,bkhd->bhqk", query / np.sqrt(query.shape[-1]).item(), key)
     weights = jax.nn.softmax(_at_least_float32(scores)).astype(value.dtype)
     return jnp.einsum("bhqk,bkhd->bqhd", weights, value)
+
+
+def _fused_attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any) -> jax.Array:
+    """The same by cuDNN, which keeps no weights [B, H, S, S]; its softmax is in float32."""
+    del unused
+    return jax.nn.dot_product_attention(query, key, value, implementation="cudnn")
+
+
+ATTENTIONS = {"xla": _attention, "cudnn": _fused_attention}
 
 
 def _at_least_float32(x: jax.Array) -> jax.Array:

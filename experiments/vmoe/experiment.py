@@ -81,7 +81,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 def prepare(config: ml_collections.ConfigDict) -> None:
     """Requires an accelerator, unless the config does without one, and the weights for features."""
     if has_features(config):
-        efficientnet_weights.require_installed()
+        efficientnet_weights.PACKAGE.require_installed()
     network = f"{config.model.variant} in batches of {config.batch_size} images"
     hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
 

@@ -1,6 +1,7 @@
 """Augmentation of a batch of images on the device, before a network sees it: uint8 in, floats in [-1, 1] out.
 
 name         in training                                          in evaluation
+inception    a random part of it, resized; flipped                resized
 crop_flip    resized, shifted by up to 4 pixels; flipped          resized
 none         resized                                              resized
 
@@ -14,6 +15,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+from experiments.core.input.images import AREA, ASPECT
 
 PADDING = 4  # pixels of black that crop_flip puts around an image
 
@@ -47,9 +50,70 @@ def crop_flip(key: Array, images: Array, size: int) -> Array:
         crop = jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)
         return jnp.where(jax.random.bernoulli(flip_key), crop[:, ::-1], crop)
 
+    return normalise(_by_row(one, key, images))
+
+
+_TRIES = 20  # boxes that are drawn at once; all fail for one of 10^13 images, which is then taken whole
+
+
+def inception_box(key: Array, height: int, width: int) -> tuple[Array, Array, Array, Array]:
+    """Top, left, height and width of an inception crop, with the distribution of `images.inception_box`."""
+    smallest, largest = (part * height * width for part in AREA)
+    aspect_key, height_key, top_key, left_key = jax.random.split(key, 4)
+    aspect = jax.random.uniform(aspect_key, (_TRIES,), minval=ASPECT[0], maxval=ASPECT[1])
+    low = jnp.ceil(jnp.sqrt(smallest / aspect))
+    high = jnp.floor(jnp.minimum(jnp.minimum(jnp.sqrt(largest / aspect), height), width / aspect))
+    heights = low + jnp.floor(jax.random.uniform(height_key, (_TRIES,)) * (high - low + 1))
+    widths = jnp.round(heights * aspect)
+    area = heights * widths
+    fits = (low <= high) & (smallest <= area) & (area <= largest) & (widths > 0) & (widths <= width)
+    first = jnp.argmax(fits)
+    box_height, box_width = (
+        jnp.where(fits.any(), tried[first], whole) for tried, whole in ((heights, height), (widths, width))
+    )
+
+    def start(key: Array, room: Array) -> Array:
+        return jnp.floor(jax.random.uniform(key) * (room + 1))
+
+    return start(top_key, height - box_height), start(left_key, width - box_width), box_height, box_width
+
+
+def inception(key: Array, images: Array, size: int) -> Array:
+    """A random part of each, from 5 to 100 % of its area, resized to a square, and flipped half the time."""
+    _, height, width, _ = images.shape
+
+    def one(key: Array, image: Array) -> Array:
+        box_key, flip_key = jax.random.split(key)
+        top, left, box_height, box_width = inception_box(box_key, height, width)
+        rows, columns = _linear(top, box_height, height, size), _linear(left, box_width, width, size)
+        columns = jnp.where(jax.random.bernoulli(flip_key), columns[::-1], columns)
+        return jnp.einsum("yi,xj,ijc->yxc", rows, columns, image.astype(jnp.float32), precision="highest")
+
+    return normalise(_by_row(one, key, images))
+
+
+def _linear(start: Array, length: Array, size: int, side: int) -> Array:
+    """Weights [side, size] that resize the `length` of `size` pixels from `start` on to `side`, as Pillow's bilinear.
+
+    Nothing beyond the part comes in; a part that shrinks is smoothed.
+    """
+    step = length / side
+    centres = start + (jnp.arange(side, dtype=jnp.float32) + 0.5) * step
+    pixels = jnp.arange(size, dtype=jnp.float32) + 0.5
+    distance = jnp.abs(pixels[None] - centres[:, None]) / jnp.maximum(step, 1.0)
+    inside = (pixels > start) & (pixels < start + length)
+    weights = jnp.where(inside[None], jnp.maximum(1.0 - distance, 0.0), 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _by_row(one: Callable[[Array, Array], Array], key: Array, images: Array) -> Array:
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(images.shape[0]))
-    return normalise(jax.vmap(one)(keys, images))
+    return jax.vmap(one)(keys, images)
 
 
 # By recipe, functions of a key, images and the side of the squares that result; evaluation has `resize` for all.
-TRAIN: dict[str, Augment] = {"crop_flip": crop_flip, "none": lambda key, images, size: resize(images, size)}
+TRAIN: dict[str, Augment] = {
+    "inception": inception,
+    "crop_flip": crop_flip,
+    "none": lambda key, images, size: resize(images, size),
+}

@@ -1,6 +1,7 @@
 """Batches decoded and augmented on the host, ahead of the training, by worker processes or threads: Grain.
 
-config.input.recipe          on the host inception, big_vision or none (`images.py`), on the device crop_flip or none
+config.input.recipe          on the host inception, big_vision or none (`images.py`), on the device inception,
+                             crop_flip or none
             .size            side of the images that result, in pixels
             .augment_on      "host": here, for training and evaluation, in runs of one seed whose length is in steps
                              and that have config.eval_batch_size; or "device": in `augment.py`
@@ -27,12 +28,13 @@ import numpy as np
 from absl import flags
 
 from experiments.core.config import require, require_one_of
+from experiments.core.input import augment
 from experiments.core.input.examples import Examples
 from experiments.core.input.images import EVALUATION, TRAIN
 from experiments.core.input.stream import Arrays, Stream, batch_indices, blank
 from experiments.core.record.environment import processors, when_the_parent_ends
 
-RECIPES = {"host": tuple(TRAIN), "device": ("crop_flip", "none")}  # by config.input.augment_on
+RECIPES = {"host": tuple(TRAIN), "device": tuple(augment.TRAIN)}  # by config.input.augment_on
 _PIECE = 32  # rows: at 384 pixels 14 MB; at 32 pixels still a hundred times what its dispatch costs
 _STEPS = 2**31 - 1  # more than anyone takes
 _AUGMENTATION = 1  # keeps the draws of a row apart from the permutation of an epoch, which has fewer words of seed

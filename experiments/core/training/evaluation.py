@@ -54,14 +54,15 @@ class Evaluate:
         experiment, everywhere = self._setup.experiment, self._setup.everywhere
         conclude = experiment.conclude or (lambda means: means)
 
-        def evaluate(params: Params, examples: Any, progress: jax.Array) -> Metrics:
-            metrics = experiment.evaluate(params, examples, progress)
+        def evaluate(params: Params, examples: Any, progress: jax.Array, arguments: Any) -> Metrics:
+            metrics = self._setup.experiment_of(arguments).evaluate(params, examples, progress)
             return conclude(jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics))
 
         arrays = self._setup.data.evaluation
         examples = {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays.items()}
-        over_seeds = self._setup.over_seeds(evaluate, (0, None, None))
-        return jax.jit(over_seeds, out_shardings=everywhere).trace(params, examples, np.float32(0))
+        over_seeds = self._setup.over_seeds(evaluate, (0, None, None, None))
+        traced = jax.jit(over_seeds, out_shardings=everywhere)
+        return traced.trace(params, examples, np.float32(0), self._setup.arguments)
 
     def compile(self, params: Params) -> None:
         """Opens the data, and compiles for parameters like `params`; once, before the first call."""
@@ -70,7 +71,8 @@ class Evaluate:
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         """The metrics over all examples."""
-        return jax.device_get(self._compiled(params, self._examples, np.float32(progress)))
+        arguments = self._setup.arguments
+        return jax.device_get(self._compiled(params, self._examples, np.float32(progress), arguments))
 
     def examine(self, params: Params) -> dict[str, np.ndarray]:
         """Returns what `Experiment.examine` says of all N examples, in their order: [S, N]; S = 1 without that axis."""
@@ -102,17 +104,17 @@ class _InBatches(Evaluate):
         self._feed = Streamed(stream, 0, batch_size, 1, setup.mesh)
         self._num_batches = -(-number_of_examples // batch_size)
 
-        def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array) -> Metrics:
+        def sums(params: Params, chunk: Any, number: jax.Array, progress: jax.Array, arguments: Any) -> Metrics:
             # Padding of the last batch is computed with but not counted, whatever comes of it. (Where images compete
             # in groups, it takes part in the group of the last real ones.)
             real = number * batch_size + jnp.arange(batch_size, dtype=jnp.int32) < number_of_examples
-            metrics = experiment.evaluate(params, _only(chunk), progress)
+            metrics = setup.experiment_of(arguments).evaluate(params, _only(chunk), progress)
             return jax.tree_util.tree_map_with_path(
                 lambda path, value: _sum(path, value, real, of_scalars=experiment.conclude is None), metrics
             )
 
         # Compiled within `_add` alone; but so it is traced once, for its shapes and for that.
-        self._sums = jax.jit(setup.over_seeds(sums, (0, None, None, None)))
+        self._sums = jax.jit(setup.over_seeds(sums, (0, None, None, None, None)))
         self._add = jax.jit(
             lambda totals, *arguments: jax.tree.map(jnp.add, totals, self._sums(*arguments)),
             out_shardings=setup.everywhere,
@@ -123,16 +125,20 @@ class _InBatches(Evaluate):
 
     def _totals(self, params: Params) -> Metrics:
         """The shapes of the sums."""
-        shapes = jax.eval_shape(self._sums, params, self._feed.shapes.chunk, np.int32(0), np.float32(0))
+        shapes = jax.eval_shape(
+            self._sums, params, self._feed.shapes.chunk, np.int32(0), np.float32(0), self._setup.arguments
+        )
         return jax.tree.map(lambda shape: mesh_lib.like(shape.shape, shape.dtype, self._setup.everywhere), shapes)
 
     def trace(self, params: Params) -> Traced:
-        return self._add.trace(self._totals(params), params, self._feed.shapes.chunk, np.int32(0), np.float32(0))
+        zero, arguments = np.float32(0), self._setup.arguments
+        return self._add.trace(self._totals(params), params, self._feed.shapes.chunk, np.int32(0), zero, arguments)
 
     def __call__(self, params: Params, progress: float) -> Metrics:
         totals = self._zeros
         for number, chunk in enumerate(chunks(self._feed, range(self._num_batches))):
-            totals = self._compiled(totals, params, chunk, np.int32(number), np.float32(progress))
+            at = np.int32(number), np.float32(progress), self._setup.arguments
+            totals = self._compiled(totals, params, chunk, *at)
         means = jax.tree.map(lambda total: total / np.float32(self._num_examples), jax.device_get(totals))
         return jax.device_get(self._conclude(means)) if self._conclude else means
 

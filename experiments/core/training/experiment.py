@@ -7,7 +7,7 @@ resumption are the trainer's.
 
 Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, lengths in
 `plan.py`, `optimizer.py`, `mesh.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
-beside them there are `seeds`, `batch_size` and `tensorboard`. A loss may be as simple as
+beside them there are `seeds`, `batch_size`, `tensorboard` and `arguments` (below). A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -22,9 +22,11 @@ from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 import optax
 from jax.sharding import NamedSharding
 
+from experiments.core import config as config_lib
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
@@ -124,6 +126,10 @@ class Setup:
     """Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made.
 
     `seed_axis` says whether parameters and metrics have the leading axis S. A large model trains alone, without it.
+
+    `arguments` are the numbers of the config that compiled programs take as arguments, by dotted name: those that
+    config.arguments names, if it is there. Runs that differ in them alone then share their programs, which the cache
+    keeps, where each would compile for longer than it trains.
     """
 
     def __init__(
@@ -139,6 +145,18 @@ class Setup:
         self.mesh = mesh_lib.make(config, devices)
         self.experiment = recipe.build(config, data)
         self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+        fields = dict(config_lib.leaves(config.to_dict(), prefix=""))
+        self.arguments = {name: np.float32(fields[name]) for name in config.get("arguments", ())}
+        self._build = lambda config: recipe.build(config, data)
+
+    def experiment_of(self, arguments: dict[str, jax.Array]) -> Experiment:
+        """The experiment with other values, traced ones above all, of the numbers that are arguments."""
+        if not arguments:
+            return self.experiment
+        config = self.config.copy_and_resolve_references()
+        with config.unlocked(), config.ignore_type():
+            config.update_from_flattened_dict(arguments)
+        return self._build(config)
 
     @functools.cached_property
     def everywhere(self) -> NamedSharding:

