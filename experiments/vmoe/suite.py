@@ -5,6 +5,8 @@ tokens  a stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageN
        validation, then ten seeds of each train for test; 90 minutes on 2 CPU cores
 longer  the same, and the paper's two routers and a dense network for four times as many steps, at a rate chosen for
        that with one seed, then a lam with three; in the same directory
+seeds  the same, and forty more seeds of the hard router, the relaxed one and the paper's for as many steps, ten a run;
+       three to four hours on one core
 small  the runs of results/vmoe, a stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem. The learning rate of the hard router and lam of the relaxed ones are chosen on validation, then
        every router trains for test at the rate of the hard one; under an hour on 2 CPU cores
@@ -51,6 +53,9 @@ LONGER = {
 }
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
+# Routers that train with further seeds, which had no part in what led to their comparison.
+MORE_SEEDS = ("hard-logits", "relaxed-logits", "relaxed-logits-dykstra10")
+FURTHER = tuple(tuple(range(first, first + 10)) for first in (10, 20, 30, 40))
 # The two routers of the paper in every form; other routers train at their defaults.
 FORMS: dict[str, tuple[str, Fields]] = {
     "hard-gates": ("hard", {"router.score": "gates"}),
@@ -92,6 +97,18 @@ def tokens() -> list[SuiteRun]:
 def longer() -> list[SuiteRun]:
     """Returns the runs of `tokens`, and those of the routers in LONGER for LONGER_STEPS."""
     return [*tokens(), *(run for name in LONGER for run in _longer(name, *_forms()[name]))]
+
+
+def seeds() -> list[SuiteRun]:
+    """Returns the runs of `longer`, and the final ones of MORE_SEEDS again with FURTHER seeds."""
+    runs = longer()
+    finals = [run for name in MORE_SEEDS for run in runs if run.name == f"final-{name}-{LONGER_STEPS}steps"]
+    for tens in FURTHER:
+        runs += [
+            dataclasses.replace(run, name=f"{run.name}-seeds{tens[0]}to{tens[-1]}", base={**run.base, "seeds": tens})
+            for run in finals
+        ]
+    return runs
 
 
 def _forms() -> dict[str, tuple[str, Fields]]:
@@ -198,6 +215,7 @@ def full() -> list[SuiteRun]:
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "tokens": tokens,
     "longer": longer,
+    "seeds": seeds,
     "small": small,
     "buffers": buffers,
     "demo": demo,
