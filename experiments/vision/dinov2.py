@@ -129,5 +129,5 @@ def _bicubic(old: int, new: int) -> np.ndarray:
 
 def standardised(images: Array) -> Array:
     """Images with values in [-1, 1] as the network wants them."""
-    mean, deviation = np.float32(MEAN), np.float32(DEVIATION)
-    return (images * np.float32(0.5) + (np.float32(0.5) - mean)) / deviation
+    mean, deviation = (np.array(each, np.float32).reshape(1, 1, 1, 3) for each in (MEAN, DEVIATION))
+    return ((images + 1.0) / 2.0 - mean) / deviation

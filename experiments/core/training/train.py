@@ -117,5 +117,13 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
             workdir.claim(config) if processes.is_first() else nullcontext(),
             jax.set_mesh(program.setup.mesh),
         ):
-            Loop(program, workdir, interrupt).go(command, recipe.name)
+            try:
+                Loop(program, workdir, interrupt).go(command, recipe.name)
+            except jax.errors.JaxRuntimeError as error:
+                if "RESOURCE_EXHAUSTED" not in str(error):
+                    raise
+                parts = config.get("accumulate") or 1
+                examples = f"{config.batch_size // parts} examples at once"
+                allowed = f"more, such as {2 * parts}: a device lacks the memory for {examples}"
+                raise UsageError(f"config.accumulate={parts} is not allowed: it must be {allowed}") from error
     return interrupt.received

@@ -77,7 +77,8 @@ def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_
     expected, ((found, loss), (of_vectors, other)) = metrics_and_loss(unflatten_dict(params, sep="/"), *of_both)
     np.testing.assert_allclose(loss, np.mean(expected), rtol=2e-5)
     rank = np.argmax(np.argsort(-logits, axis=1) == of_both[0][:, None], axis=1)
-    assert set(found) == {"test_accuracy", "mean_topk_error"}
+    assert set(found) == {"test_accuracy", "mean_topk_error", "logit_norm", "calibration_error"}
+    np.testing.assert_allclose(found["logit_norm"], np.linalg.norm(logits, axis=1), rtol=1e-5)
     assert set(found["test_accuracy"]) == {str(k) for k in range(1, 11)}
     for k in range(1, 11):
         np.testing.assert_array_equal(found["test_accuracy"][str(k)], 100.0 * (rank < k))
@@ -91,7 +92,7 @@ def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
-    config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, topk, "
+    config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, "
     for data in (MULTI_HOT, streamed):
         expected = pytest.raises(UsageError, match=message) if LOSSES[name].single_label else contextlib.nullcontext()
         with expected:

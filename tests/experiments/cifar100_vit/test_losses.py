@@ -38,7 +38,7 @@ def test_losses_are_those_of_the_library_by_their_own_arguments():
         "smooth_svm": lambda x, labels: smooth_svm(x, labels, 3, 0.5),
         "sorted_xent": lambda x, labels: sorted_cross_entropy(x, labels, 3, 0.5),
     }
-    assert wanted.keys() | {"xent_smoothed"} == LOSSES.keys()
+    assert wanted.keys() | {"xent_smoothed", "xent_temperature"} == LOSSES.keys()
     for name, loss in wanted.items():
         ours = fine_tuning_loss(name, **OPTIONS)
         assert program(ours) == program(loss), name
@@ -48,7 +48,9 @@ def test_losses_are_those_of_the_library_by_their_own_arguments():
         else:
             assert program(ours, ONE_HOT) == program(by_class if name == "xent" else loss, ONE_HOT), name
     smoothed = optax.softmax_cross_entropy(LOGITS, 0.9 * ONE_HOT + np.float32(0.1 / 7))
+    warm = 0.5 * optax.softmax_cross_entropy(LOGITS / 0.5, ONE_HOT)
     for labels in (LABELS, ONE_HOT):
+        np.testing.assert_allclose(fine_tuning_loss("xent_temperature", lam=0.5)(LOGITS, labels), warm, rtol=1e-5)
         np.testing.assert_allclose(fine_tuning_loss("xent_smoothed")(LOGITS, labels), smoothed, rtol=1e-5)
     assert jax.eval_shape(fine_tuning_loss("topk"), LOGITS.astype(jnp.bfloat16), LABELS).dtype == jnp.float32
     with pytest.raises(ValueError, match=r"lam, the temperature of smooth_svm, must be positive, got 0.0"):

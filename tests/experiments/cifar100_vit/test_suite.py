@@ -55,6 +55,21 @@ def test_at_full_size_every_loss_is_tried_at_the_same_rates():
     assert {tuple(tried) for tried in rates.values()} == {FULL_RATES}
 
 
+def test_the_transformers_losses_have_the_same_grid():
+    grids, seeds = {}, {}
+    for run, config in suite_configs(SUITE, "transformer"):
+        assert (config.input.size, config.batch_size, config.steps, config.pretrained) == (224, 512, 100, "dinov2-s14")
+        if run.candidate_for:
+            point = (config.optimizer.learning_rate, config.loss.lam)
+            grids.setdefault(run.candidate_for, []).append(point)
+        else:
+            seeds.setdefault(run.name.rpartition("-")[0], []).extend(config.seeds)
+    assert len(grids) == 6
+    assert len({tuple(points) for points in grids.values()}) == 1
+    assert len(seeds) == 12
+    assert {tuple(five) for five in seeds.values()} == {(0, 1, 2, 3, 4)}
+
+
 def test_a_suite_pretrains_and_others_wait_for_its_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY[1:], ["suite"]) == 1

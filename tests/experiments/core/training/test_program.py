@@ -1,6 +1,7 @@
 """What is compiled follows from shapes: it is the same without data, and takes what the feeds hand out."""
 
 import jax
+import numpy as np
 import pytest
 from jax.sharding import Mesh
 
@@ -10,7 +11,7 @@ from experiments.core.errors import UsageError
 from experiments.core.input import dataset
 from experiments.core.input.outline import outline
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import train
+from experiments.core.training import step, train
 from experiments.core.training.experiment import Setup
 from experiments.core.training.program import Program
 from tests.experiments.support import on_one_device
@@ -57,3 +58,32 @@ def test_a_mesh_is_checked_for_the_devices_that_there_will_be():
         mesh_lib.validate(config)
     with pytest.raises(UsageError, match=r"config\.mesh=.* multiply to the 12 devices"):
         mesh_lib.of_devices(config, 12)
+
+
+def test_runs_that_differ_in_arguments_share_programs():
+    arguments = ("optimizer.learning_rate", "loss.lam")
+
+    def made(**fields):
+        config = cifar100_vit.get_config("small,loss=topk")
+        config.arguments = ()
+        on_one_device(config, SMALL, fields)
+        train.check_fields(VIT, config)
+        return Program(Setup(VIT, config, dataset.load(config)))
+
+    def trained(program, compiled):
+        """The parameters after the first call."""
+        setup = program.setup
+        program.feed.open()
+        with jax.set_mesh(setup.mesh):
+            seed = jax.device_put(np.int32(0), setup.everywhere)
+            state = step.init(setup.experiment, seed, setup.mesh, program.state)
+            fed = program.feed.examples, program.feed.chunk(0)
+            return compiled(state, seed, *fed, np.int32(5), setup.arguments)[0].params
+
+    other = {"optimizer__learning_rate": 0.3, "loss__lam": 0.7}
+    program, same, fixed = made(arguments=arguments), made(arguments=arguments, **other), made(**other)
+    lowered = program.trace_train().lower()
+    assert lowered.as_text() == same.trace_train().lower().as_text()
+    assert program.trace_evaluation().lower().as_text() == same.trace_evaluation().lower().as_text()
+    ends = trained(same, lowered.compile()), trained(fixed, fixed.trace_train().lower().compile())
+    jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6), *ends)

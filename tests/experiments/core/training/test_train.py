@@ -95,3 +95,14 @@ def test_rows_without_their_config_are_not_overwritten(tmp_path):
     with pytest.raises(UsageError, match=r"without its config\.json"):
         train.run(toy(fatal=2.0), small_config(), tmp_path)
     assert (tmp_path / "metrics.jsonl").read_text() == "precious\n"
+
+
+def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
+    def exhausted(*arguments):
+        raise jax.errors.JaxRuntimeError(
+            "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 81604378624 bytes."
+        )
+
+    monkeypatch.setattr(train.Loop, "go", exhausted)
+    with pytest.raises(UsageError, match=r"config\.accumulate=2 .* more, such as 4: .* 25 examples"):
+        train.run(toy(fatal=2.0), small_config(accumulate=2, batch_size=50), tmp_path / "w")
