@@ -120,6 +120,9 @@ cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every
 learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
+vmoe-cifar100: $(READY)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13; about an hour).
+	@$(RUN) experiments.vmoe.suite --preset=cifar100 --out=$(RUNS)/vmoe_cifar100
+
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
 	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
 

@@ -14,6 +14,7 @@ config.model.variant   a size, a slash, and the patch size in pixels, or in plac
             .attention xla, or cudnn on GPUs, in bfloat16; may be left out, and is xla then
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -85,12 +86,10 @@ def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
             _as_floats,
         )
     size, recipe = config.input.size, config.input.recipe
-
-    def evaluated(images: jax.Array) -> jax.Array:
-        return augment.resize(images, size)
-
     if config.input.augment_on == "host":
-        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, evaluated)
+        resized = functools.partial(augment.resize, size=size)
+        return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, resized)
+    evaluated = functools.partial(augment.EVALUATION[recipe], size=size)
     return Inputs(size, lambda key, images: augment.TRAIN[recipe](key, images, size), evaluated, evaluated)
 
 

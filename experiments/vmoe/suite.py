@@ -1,5 +1,7 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe.suite --out=DIR`.
 
+cifar100  the paper's network and routing problem at 28 pixels, for one GPU: for every router of CIFAR100_ROUTERS the
+       learning rate on validation, then a lam, both after 10 epochs with one seed; then three seeds for 30 epochs
 tokens  a stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageNet's features of CIFAR-100, with the
        paper's routing problem (n = 400 tokens, 32 experts, k = 28). Learning rate and lam of every router are chosen on
        validation, then ten seeds of each train for test; 90 minutes on 2 CPU cores
@@ -66,6 +68,16 @@ FORMS: dict[str, tuple[str, Fields]] = {
     f"relaxed-logits-{LARGE_BUFFER}slots": ("relaxed", {"router.score": "logits", "router.capacity": LARGE_BUFFER}),
     "relaxed-logits-dykstra10": ("relaxed", {"router.score": "logits", "router.dykstra": DYKSTRA_ITERATIONS}),
 }
+
+# The preset `cifar100`: names in FORMS, and others as `_forms` has them.
+CIFAR100_ROUTERS = (
+    *("hard-logits", "hard-gates", "relaxed-logits", "relaxed-gates", "relaxed-logits-dykstra10"),
+    *("annealed", "dense", "none"),
+)
+CIFAR100_SEEDS = (0, 1, 2)
+CIFAR100_RATES = (5e-4, 1e-3, 2e-3)  # the paper's, and its neighbours
+CIFAR100_LAMS = {"logits": (0.1, 1.0, 10.0), "gates": (0.01, 0.1, 1.0)}  # gates are smaller
+CIFAR100_LENGTH: Fields = {"steps": 500, "eval_every": 500, "optimizer.warmup_steps": 50}  # of what is tried
 
 # The presets `small` and `buffers`.
 SMALL_SEEDS = (0, 1, 2, 3, 4)
@@ -157,6 +169,28 @@ def _longer(name: str, router: str, form: Fields) -> Iterator[SuiteRun]:
     yield SuiteRun(f"final-{name}-{LONGER_STEPS}steps", final, best_of=choice, variant=variant)
 
 
+def cifar100() -> list[SuiteRun]:
+    """Returns the rates, then the lams of every router on validation, and its final runs, a seed each."""
+    runs = []
+    for name in CIFAR100_ROUTERS:
+        router, form = _forms()[name]
+        variant, choice = f"cifar100,router={router}", f"{name}, rate"
+        sweep = form | CIFAR100_LENGTH | {"split": "validation", "seeds": SWEEP_SEEDS}
+        with_lam = router in WITH_LAM
+        for rate in CIFAR100_RATES:
+            tried = {"optimizer.learning_rate": rate}
+            won = choice if with_lam else name
+            runs.append(SuiteRun(f"sweep/{name}-lr{rate:g}", sweep, tried, candidate_for=won, variant=variant))
+        for lam in CIFAR100_LAMS[form["router.score"]] if with_lam else ():
+            tried = {"router.lam.start": lam, "router.lam.end": lam}
+            run = f"sweep/{name}-lam{lam:g}"
+            runs.append(SuiteRun(run, sweep, tried, candidate_for=name, best_of=choice, variant=variant))
+        for seed in CIFAR100_SEEDS:
+            final = form | {"seeds": (seed,)}
+            runs.append(SuiteRun(f"final-{name}-seed{seed}", final, best_of=name, variant=variant))
+    return runs
+
+
 def small() -> list[SuiteRun]:
     """Returns the sweeps on validation, then the final runs on test."""
     return [*_small_sweep(), *_small_final()]
@@ -214,6 +248,7 @@ def full() -> list[SuiteRun]:
 
 PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "tokens": tokens,
+    "cifar100": cifar100,
     "longer": longer,
     "seeds": seeds,
     "small": small,

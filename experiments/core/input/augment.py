@@ -2,6 +2,7 @@
 
 name         in training                                          in evaluation
 inception    a random part of it, resized; flipped                resized
+crop         a random square of that side; flipped                the one in the middle
 crop_flip    resized, shifted by up to 4 pixels; flipped          resized
 none         resized                                              resized
 
@@ -36,6 +37,32 @@ def resize(images: Array, size: int) -> Array:
     return normalise(
         jax.image.resize(images.astype(jnp.float32), (batch, size, size, channels), "bilinear", antialias=True)
     )
+
+
+def crop(key: Array, images: Array, size: int) -> Array:
+    """A random square of each, S pixels wide, flipped half the time; `ValueError` for images that are smaller."""
+    rooms = _rooms(images, size)
+
+    def one(key: Array, image: Array) -> Array:
+        place_key, flip_key = jax.random.split(key)
+        top, left = jax.random.randint(place_key, (2,), 0, jnp.array(rooms) + 1)
+        part = jax.lax.dynamic_slice(image, (top, left, 0), (size, size, image.shape[-1]))
+        return jnp.where(jax.random.bernoulli(flip_key), part[:, ::-1], part)
+
+    return normalise(_by_row(one, key, images))
+
+
+def central_crop(images: Array, size: int) -> Array:
+    """The square in the middle of each; `ValueError` for images that are smaller."""
+    top, left = (room // 2 for room in _rooms(images, size))
+    return normalise(images[:, top : top + size, left : left + size])
+
+
+def _rooms(images: Array, size: int) -> tuple[int, int]:
+    height, width = images.shape[1:3]
+    if min(height, width) < size:
+        raise ValueError(f"images of {height} x {width} pixels have no part of {size} x {size}")
+    return height - size, width - size
 
 
 def crop_flip(key: Array, images: Array, size: int) -> Array:
@@ -111,9 +138,11 @@ def _by_row(one: Callable[[Array, Array], Array], key: Array, images: Array) -> 
     return jax.vmap(one)(keys, images)
 
 
-# By recipe, functions of a key, images and the side of the squares that result; evaluation has `resize` for all.
+# By recipe, functions of a key, images and the side of the squares that result.
 TRAIN: dict[str, Augment] = {
     "inception": inception,
+    "crop": crop,
     "crop_flip": crop_flip,
     "none": lambda key, images, size: resize(images, size),
 }
+EVALUATION: dict[str, Callable[[Array, int], Array]] = dict.fromkeys(TRAIN, resize) | {"crop": central_crop}

@@ -1,7 +1,7 @@
 """Batches decoded and augmented on the host, ahead of the training, by worker processes or threads: Grain.
 
 config.input.recipe          on the host inception, big_vision or none (`images.py`), on the device inception,
-                             crop_flip or none
+                             crop, crop_flip or none
             .size            side of the images that result, in pixels
             .augment_on      "host": here, for training and evaluation, in runs of one seed whose length is in steps
                              and that have config.eval_batch_size; or "device": in `augment.py`

@@ -87,3 +87,20 @@ def test_an_inception_crop_is_the_hosts_of_the_same_box(batch, size, monkeypatch
     assert 0 < sum(turned) < 8
     for level, image, flipped in zip(levels, host, turned, strict=True):
         np.testing.assert_allclose(level, image[:, ::-1] if flipped else image, atol=1.1)
+
+
+def test_crops_are_parts_of_the_image(batch):
+    many = np.broadcast_to(batch[0, :, :30], (500, 32, 30, 3))
+    levels = np.rint((np.asarray(augment.crop(jax.random.key(0), jnp.asarray(many), 28)) + 1) * 127.5).astype(np.uint8)
+    parts = {
+        part[:, ::-1].tobytes() if flipped else part.tobytes()
+        for top in range(5)
+        for left in range(3)
+        for flipped in (False, True)
+        for part in [np.ascontiguousarray(batch[0, top : top + 28, left : left + 28])]
+    }
+    assert {level.tobytes() for level in levels} == parts
+    middle = (np.asarray(augment.central_crop(jnp.asarray(batch), 28)) + 1) * 127.5
+    np.testing.assert_allclose(middle, batch[:, 2:30, 2:30], atol=1e-3)
+    with pytest.raises(ValueError, match="32 x 30 pixels have no part of 31 x 31"):
+        augment.crop(jax.random.key(0), jnp.asarray(many), 31)
