@@ -24,6 +24,7 @@ from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
 from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look, curve
+from experiments.vision import dinov2
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
 PAPER = "paper/"  # begins the names of runs at the paper's learning rates, where other runs have chosen their own
@@ -46,6 +47,7 @@ _ON_PAGES = ("loss", "setting", "top-1", "top-3", "top-5", "top-3 minus cross-en
 # The name of each loss, to be filled in from the fields of a config.
 _NAMES = {
     "xent": "cross-entropy",
+    "xent_temperature": "cross-entropy with a temperature",
     "topk": "top-{k}, {form}",
     "topk_mixture": "mixture of top-1 to top-{k}, {form}",
     "topk_surrogate": "top-{k} surrogate, p = {p}",
@@ -54,7 +56,8 @@ _NAMES = {
     "smooth_svm": "smooth top-{k} SVM",
     "sorted_xent": "sorted cross-entropy, top-1 and top-{k}",
 }
-_DRAWN = ("xent", "topk", "topk_mixture")  # the others are so far off that a figure would show little else
+CROSS_ENTROPIES = ("xent", "xent_temperature")  # others are compared with the first that there is
+_DRAWN = (*CROSS_ENTROPIES, "topk", "topk_mixture")  # the others are so far off that a figure would show little else
 
 
 def _name(fields: Fields) -> str:
@@ -69,7 +72,7 @@ def _name(fields: Fields) -> str:
 def _look(fields: Fields) -> Look:
     """Returns colour and dashes: colour by p, dashed for the paper's target, dotted for top-1, where targets agree."""
     p, k = fields["loss.p"], fields["loss.k"]
-    if fields["loss.name"] == "xent":
+    if fields["loss.name"] in CROSS_ENTROPIES:
         return BLUE, "-"
     if fields["loss.name"] == "topk_mixture":
         return PURPLE, "-" if p == 2.0 else "--"
@@ -122,7 +125,7 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
 
 def test_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
     """Returns the rows of runs on test, with differences from cross-entropy in the same circumstances."""
-    references = PRESENTATION.references(runs)
+    references = _references(runs)
     columns: markdown.Columns = {f"top-{k}": markdown.value(f"test_accuracy/{k}") for k in SHOWN_K}
     for k in PAIRED_K:
         columns[f"top-{k} minus cross-entropy"] = markdown.minus_reference(
@@ -151,12 +154,14 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
     tried = _tried(drawn)
     first = [run for run in tried if _circumstances(run) == _circumstances(tried[0]) and not _rate_lam_decay(run)[-1]]
     several = len({_rate_lam_decay(run)[0] for run in first}) > 1
-    return made | ({"accuracy-by-rate": by_rate(first)} if several else {})
+    made |= {"accuracy-by-rate": by_rate(first)} if several else {}
+    grids = {name: members for name, members in grouped(first, _label).items() if _is_grid(members)}
+    return made | ({"accuracy-by-rate-and-lam": by_rate_and_lam(grids)} if grids else {})
 
 
 def figure6(runs: Sequence[Run]) -> Figure:
     """Draws top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
-    figure, references = Figure(layout="constrained"), PRESENTATION.references(runs)
+    figure, references = Figure(layout="constrained"), _references(runs)
     accuracy, paired = figure.subplots(1, 2)
     for run in runs:
         ks = sorted(map(int, run.summary["final"]["test_accuracy"]))
@@ -191,11 +196,41 @@ def by_rate(runs: Sequence[Run]) -> Figure:
             curve(
                 axes, [_rate_lam_decay(run)[0] for run in shown], values, _look(shown[0].fields), label=label, **_LINE
             )
-            if name == "cross-entropy":
+            if shown[0].fields["loss.name"] in CROSS_ENTROPIES:
                 lowest = min(value["mean"] or 0.0 for value in values) - 2
         axes.set_ylim(bottom=lowest)
         axes.set(xscale="log", xlabel="learning rate", ylabel=f"top-{k} accuracy on validation, %")
     return _with_legend(figure, columns=3)
+
+
+def _is_grid(runs: Sequence[Run]) -> bool:
+    """Returns whether a loss was tried at several rates with several lam each."""
+    return len({_rate_lam_decay(run)[1] for run in runs if "lam" in LOSSES[run.config["loss"]["name"]].reads}) > 1
+
+
+def by_rate_and_lam(grids: Mapping[str, Sequence[Run]]) -> Figure:
+    """Draws the top-3 accuracy on validation as a map of rate and lam for each loss, in the same colours for all."""
+    figure = Figure(figsize=(11, 2.9 * -(-len(grids) // 3)), layout="constrained")
+    rates, lams = (sorted({_rate_lam_decay(run)[at] for runs in grids.values() for run in runs}) for at in (0, 1))
+    image: Any = None
+    panels = figure.subplots(-(-len(grids) // 3), min(3, len(grids)), squeeze=False).ravel()
+    for axes, (name, runs) in zip(panels, grids.items(), strict=False):
+        values = np.full((len(lams), len(rates)), np.nan)
+        for run in runs:
+            rate, lam, _ = _rate_lam_decay(run)
+            value = interval(run.final("valid_accuracy/3"))["mean"]
+            values[lams.index(lam), rates.index(rate)] = np.nan if value is None else value
+        image = axes.imshow(values, vmin=0, vmax=100, origin="lower", aspect="auto", cmap="viridis")
+        for (row, column), value in np.ndenumerate(values):
+            text = "" if np.isnan(value) else f"{value:.1f}"
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if value < 60 else "black")
+        axes.set_xticks(range(len(rates)), [markdown.number(rate) for rate in rates])
+        axes.set_yticks(range(len(lams)), [markdown.number(lam) for lam in lams])
+        axes.set(title=name, xlabel="learning rate", ylabel="lam, or the temperature")
+    for axes in panels[len(grids) :]:
+        axes.remove()
+    figure.colorbar(image, ax=list(panels[: len(grids)]), label="top-3 accuracy on validation, %")
+    return figure
 
 
 def _with_legend(figure: Figure, columns: int) -> Figure:
@@ -225,7 +260,7 @@ def accuracy(results: Path) -> Finding | None:
 
 def _papers(runs: Sequence[Run]) -> list[dict[int, Numbers | None]]:
     """Returns for each of the paper's losses its differences from cross-entropy, by k."""
-    references = PRESENTATION.references(runs)
+    references = _references(runs)
     papers = [run for run in runs if _is_papers(run.fields)]
     return [{k: minus(run, references[run.name], f"test_accuracy/{k}") for k in SHOWN_K} for run in papers]
 
@@ -261,6 +296,12 @@ def blocks(results: Path) -> dict[str, list[str]]:
             lines += [f"**{title.capitalize()}**", "", *markdown.table(shown)]
         made |= {block: [*lines, _INTERVALS]} if OWN in groups else {}
     return made
+
+
+def _references(runs: Sequence[Run]) -> dict[str, Run | None]:
+    """Returns the cross-entropy that each run is compared with: that with a temperature where there is no other."""
+    found = {run.config["loss"]["name"] for run in runs}
+    return PRESENTATION.references(runs, next((name for name in CROSS_ENTROPIES if name in found), ""))
 
 
 # Groups and properties of runs ---------------------------------------------------------------------------------------
@@ -341,6 +382,8 @@ def _stand_in(run: Run) -> str:
     model = run.config.get("model") or {}
     if model.get("variant") == "B/16":
         return ""
+    if run.config.get("pretrained") == dinov2.NAME:
+        return "A stand-in for ViT-B/16, whose ImageNet-21k weights could not be obtained: all of a DINOv2 ViT-S/14"
     parts = {None: "all", BEFORE_LAST_BLOCK: "the last block and head"}
     part = parts.get(run.fields.get("features.layer"), "a head on frozen features")
     trained = f"{part} of EfficientNet-Lite0 with ImageNet-1k weights"

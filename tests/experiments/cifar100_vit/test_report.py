@@ -108,3 +108,26 @@ def test_a_suite_that_goes_on_answers_nothing_yet(tmp_path, part, missing):
     (tmp_path / part / missing / "summary.json").unlink()
     finding = report.accuracy(tmp_path)
     assert (finding and answers(finding)) == (None if part == "cifar100_pretrained" else ("yes", "no"))
+
+
+def test_a_grid_of_rates_and_strengths_is_a_map_and_the_temperature_the_reference(tmp_path):
+    points = [(rate, lam) for rate in (0.001, 0.01, 0.04) for lam in (0.1, 3.0)]
+    for loss in ("xent_temperature", "topk"):
+        for number, (rate, lam) in enumerate(points):
+            fields = {"optimizer__learning_rate": rate, "loss__lam": lam, "loss__name": loss, "split": "validation"}
+            accuracies = {k: [10.0 * number + k] for k in KS}
+            write_fine_tuning(tmp_path / "sweep" / f"{loss}-{number}", accuracies, "transformer", **fields)
+        for seed in (0, 1):
+            ahead = 50.0 + 2 * seed + 3 * (loss == "topk")
+            fields = {"loss__name": loss, "seeds": (seed,)}
+            write_fine_tuning(tmp_path / f"final-{loss}-seed{seed}", {k: [ahead] for k in KS}, "transformer", **fields)
+    runs = PRESENTATION.load(tmp_path)[0]
+    figures = report.figures(runs)
+    assert figures.keys() == {"figure6", "accuracy-by-rate", "accuracy-by-rate-and-lam"}
+    *panels, _ = figures["accuracy-by-rate-and-lam"].axes
+    for axes in panels:
+        np.testing.assert_allclose(axes.images[0].get_array(), [[3, 23, 43], [13, 33, 53]])
+    (own,) = report.compared(runs).values()
+    column = [row["top-3 minus cross-entropy"] for row in report.test_rows(own)]
+    assert column == ["-", "+3.00 ± 0.00"]
+    assert "all of a DINOv2 ViT-S/14" in "\n".join(report.tables(runs, frozenset()))
