@@ -226,6 +226,7 @@ def by_rate_and_lam(grids: Mapping[str, Sequence[Run]]) -> Figure:
             axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if value < 60 else "black")
         axes.set_xticks(range(len(rates)), [markdown.number(rate) for rate in rates])
         axes.set_yticks(range(len(lams)), [markdown.number(lam) for lam in lams])
+        axes.grid(visible=False)
         axes.set(title=name, xlabel="learning rate", ylabel="lam, or the temperature")
     for axes in panels[len(grids) :]:
         axes.remove()

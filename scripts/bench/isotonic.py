@@ -1,7 +1,7 @@
 """The sections ``isotonic`` and ``exactness``: what each way to the relaxed top-k mask costs, and how exact it is.
 
 Times of the mask of one long row by PAV and by Dykstra's algorithm (with the sort that both need) and by the scalar
-equation, beside what JAX offers to select and to sort; and errors over ``lam``. Figure 4 is drawn from both. On a CPU
+equation, beside what JAX offers to select and to sort, and of the batches that a router has; and errors over ``lam``. Figure 4 is drawn from both. On a CPU
 also isotonic regression alone, which other packages have too.
 """
 
@@ -27,6 +27,7 @@ LAMS = [1e-4, 1e-3, 0.01, 0.1, 1.0]
 _TIMED_LAM = 0.1
 _LONGEST = 10**5  # entries of a row above which the isotonic solvers are left out
 _ROUTER = Shape(1, 400, 28)  # the paper's: 28 of the 400 tokens of a group
+_BATCHES = (32, 1024)  # rows of that: the experts of a group, and those of 32 groups
 
 SOLVERS: dict[str, Callable[[], Any]] = {
     "PAV": isotonic.PAV,
@@ -43,6 +44,10 @@ def times(scale: str) -> Group:
     seconds = 0.2 if scale == "small" else 8.0
     settings = {"sizes": sizes, "lam": _TIMED_LAM, "seconds": seconds, "p": 2.0, "seed": 0}
     cases = [Case(str(n), functools.partial(measure_times, shape_of(n), seconds), 1.0) for n in sizes]
+    batches = _BATCHES if scale != "small" else (2,)
+    for batch in batches:
+        shape = _ROUTER._replace(batch=batch)
+        cases.append(Case(f"{batch} of {shape.n}", functools.partial(measure_batch, shape, seconds), 1.0))
     alone = [n for n in sizes if n in (200, 1000, _LONGEST)] if scale != "device" else []
     cases += [Case(f"regression of {n}", functools.partial(measure_regression, n, seconds), 1.0) for n in alone]
     return Group(settings, cases)
@@ -60,8 +65,14 @@ def shape_of(n: int) -> Shape:
     return _ROUTER if n == _ROUTER.n else Shape(1, n, n // 10)
 
 
+def measure_batch(shape: Shape, seconds: float, contest: Contest) -> Found:
+    """The same as `measure_times` for several rows at once."""
+    found = measure_times(shape, seconds, contest)
+    return {"batches": [{"batch": shape.batch, **row} for row in found["rows"]], "failed": found["failed"]}
+
+
 def measure_times(shape: Shape, seconds: float, contest: Contest) -> Found:
-    """Quartiles of the time of every way, for a row of standard normal float32."""
+    """Quartiles of the time of every way, for rows of standard normal float32."""
     calls = contest.compiled(dict(_programs(shape, _TIMED_LAM)), jnp.asarray(draw(shape).x))
     found = contest.time(calls, Budget(seconds, fewest=5, most=400))
     rows = [{"way": name, "n": shape.n, "k": shape.k, **time._asdict()} for name, time in found.items()]

@@ -16,6 +16,8 @@ def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     times = isotonic.measure_times(shape, 0.05, Contest())["rows"]
     assert [row["way"] for row in times] == ["scalar equation", "lax.top_k", "jnp.sort"]
     assert all(row["lower_quartile_ms"] <= row["median_ms"] <= row["upper_quartile_ms"] for row in times)
+    batches = isotonic.measure_batch(shape._replace(batch=2), 0.05, Contest())["batches"]
+    assert [(row["way"], row["batch"]) for row in batches] == [(row["way"], 2) for row in times]
     assert {(row["n"], row["k"], row["lam"]) for row in errors} == {(200, 20, 0.1)}
     error = {row["way"]: row["max_abs_error"] for row in errors}
     assert set(error) == set(isotonic.SOLVERS)
