@@ -15,9 +15,10 @@ full   the paper's three runs at full size, those with a smooth target, and the 
 Pretraining sees neither the validation nor the test images.
 
 On features the learning rate is chosen on validation, then at that rate the weight decay. lam is not chosen: for the
-losses of this framework and a head that starts from zeros only rate / lam matters, unless gradients are clipped. The
-temperature of the smooth SVM and of the sorted cross-entropy does matter, and is chosen with the rate. lam matters
-too where a block is trained with the head: there it is chosen in place of the weight decay, from as many values.
+losses of this framework, cross-entropy with a temperature among them, and a head that starts from zeros, only rate /
+lam matters (`tests/experiments/cifar100_vit/test_theory.py`). The temperature of the smooth SVM and of the sorted
+cross-entropy does matter, and is chosen with the rate. lam matters too where a block is trained with the head: there it
+is chosen in place of the weight decay, from as many values.
 """
 
 import dataclasses

@@ -1,8 +1,8 @@
 """The sections ``isotonic`` and ``exactness``: what each way to the relaxed top-k mask costs, and how exact it is.
 
 Times of the mask of one long row by PAV and by Dykstra's algorithm (with the sort that both need) and by the scalar
-equation, beside what JAX offers to select and to sort, and of the batches that a router has; and errors over ``lam``. Figure 4 is drawn from both. On a CPU
-also isotonic regression alone, which other packages have too.
+equation, beside what JAX offers to select and to sort, and of the batches that a router has; and errors over ``lam``.
+Figure 4 is drawn from both. On a CPU also isotonic regression alone, which other packages have too.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
+from experiments.cifar100_vit.losses import fine_tuning_loss
 from ops import relaxed_topk_value, topk_fenchel_young_loss, topk_mask
 
 RNG = np.random.default_rng(0)
@@ -49,3 +51,22 @@ def test_with_a_one_hot_target_a_common_shift_changes_the_loss_alone():
     np.testing.assert_allclose(gradients, np.tile(gradients[0], (3, 1, 1)), atol=1e-9)
     # It is down there that every step goes: each takes all logits with it.
     np.testing.assert_allclose(gradients.sum(axis=-1), K - 1, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["xent_temperature", "topk"])
+def test_on_frozen_features_a_strength_is_a_rate(name):
+    """For a head from zeros, lam at a rate r is 1 at r / lam, with clipping and momentum, too."""
+    features, labels = RNG.normal(size=(20, 4)), RNG.integers(0, N, 20)
+
+    def trained(rate, lam):
+        loss = fine_tuning_loss(name, K, P, lam, "smooth")
+        optimizer = optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(rate, momentum=0.9))
+        head = jnp.zeros((4, N))
+        state = optimizer.init(head)
+        for _ in range(5):
+            gradient = jax.grad(lambda head: loss(features @ head, labels).mean())(head)
+            updates, state = optimizer.update(gradient, state)
+            head = optax.apply_updates(head, updates)
+        return head / lam
+
+    np.testing.assert_allclose(trained(0.3, 0.1), trained(3.0, 1.0), atol=1e-12)
