@@ -89,7 +89,10 @@ def inputs_of(config: ml_collections.ConfigDict) -> Inputs:
     if config.input.augment_on == "host":
         resized = functools.partial(augment.resize, size=size)
         return Inputs(size, lambda key, images: augment.normalise(images), augment.normalise, resized)
-    evaluated = functools.partial(augment.EVALUATION[recipe], size=size)
+
+    def evaluated(images: jax.Array) -> jax.Array:
+        return augment.EVALUATION[recipe](images, size)
+
     return Inputs(size, lambda key, images: augment.TRAIN[recipe](key, images, size), evaluated, evaluated)
 
 

@@ -145,4 +145,4 @@ TRAIN: dict[str, Augment] = {
     "crop_flip": crop_flip,
     "none": lambda key, images, size: resize(images, size),
 }
-EVALUATION: dict[str, Callable[[Array, int], Array]] = dict.fromkeys(TRAIN, resize) | {"crop": central_crop}
+EVALUATION: dict[str, Callable[[Array, int], Array]] = {**dict.fromkeys(TRAIN, resize), "crop": central_crop}
