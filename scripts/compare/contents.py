@@ -72,7 +72,7 @@ def _of_group(group: Group, fields: Sequence[str], limit: int) -> Json:
     }
 
 
-_ABOUT = ("run", "seeds", "training time", "commit", "device")
+_ABOUT = ("run", "seeds", "training time", "commit", "data", "device")
 
 
 def _about(run: Run) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def _about(run: Run) -> tuple[str, ...]:
     commit = str(git.get("commit") or "-")[:10] + (" and changes" if git.get("dirty") else "")
     seeds = ", ".join(map(str, run.summary["seeds"]))
     device = f"{devices.get('count', '')} {devices.get('kind', '-')}"
-    return run.name, seeds, f"{run.summary['seconds']:.3g} s", commit, device.strip()
+    return run.name, seeds, f"{run.summary['seconds']:.3g} s", commit, run.data or "-", device.strip()
 
 
 def _id(run: Run) -> str:

@@ -101,9 +101,16 @@ def _is_near(one: Group, other: Group) -> bool:
 def _named(groups: Sequence[Group]) -> list[Group]:
     """Returns the groups of one experiment with labels and baselines."""
     firsts, its = [one.runs[0] for one in groups], presentations.of(groups[0].experiment)
+    versions: dict[str, set[str]] = {}  # of each data set, those that are recorded
+    for run in firsts:
+        versions.setdefault(str(run.fields.get("dataset")), set()).update(filter(None, [run.data]))
     baselines = its.references([run for run in firsts if run.done])
     named = []
     for one, parts in zip(groups, its.parts_of_labels(firsts), strict=True):
+        run, baseline = one.runs[0], baselines.get(one.runs[0].name)
+        data = {"(data)": run.data} if run.data and len(versions[str(run.fields.get("dataset"))]) > 1 else {}
         state = {} if one.done else {"(state)": f"({one.state})"}
-        named.append(dataclasses.replace(one, parts=parts | state, baseline=baselines.get(one.runs[0].name)))
+        if baseline and len({run.data, baseline.data} - {""}) > 1:
+            baseline = None
+        named.append(dataclasses.replace(one, parts=parts | data | state, baseline=baseline))
     return named

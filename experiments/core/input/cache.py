@@ -13,15 +13,19 @@ import numpy as np
 from experiments.core.input.stream import Arrays
 from experiments.core.record.files import lock, replacing
 
-_FORMAT = 4  # to be raised when what `make` returns changes meaning
+_FORMAT = 5  # to be raised when what `make` returns changes meaning
 
 
 def load_or_make(name: str, version: str, files: Iterable[Path], make: Callable[[], Arrays]) -> Arrays:
-    """The arrays of `make()`, which depend on `version` and `files` (path, size and time), from the cache if there."""
-    stats = [(file.resolve(), file.stat()) for file in files]
-    listed = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats)
-    digest = hashlib.sha256(f"{_FORMAT} {version}{listed}".encode()).hexdigest()[:16]
-    return kept(directory() / f"{name.replace('/', '-')}-{digest}.npz", name, make)
+    """The arrays of `make()`, which depend on `version` and the contents of `files`, from the cache if there.
+
+    Sizes and times would not do: formats pad their files, and programs that copy them keep times.
+    """
+    digest = hashlib.sha256(f"{_FORMAT} {version}".encode())
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return kept(directory() / f"{name.replace('/', '-')}-{digest.hexdigest()[:16]}.npz", name, make)
 
 
 def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:

@@ -28,6 +28,7 @@ class Data:
     prefix: str  # of the metrics on `evaluation`: "test" or "valid"
     train_stream: Stream | None = None
     evaluation_stream: Stream | None = None
+    fingerprint: str = ""  # of the data set (`sources.py`); empty where none is read
 
     @property
     def num_train(self) -> int:
@@ -89,7 +90,7 @@ def divided(config: ml_collections.ConfigDict, source: sources.Source) -> Data:
         require(num_train > 0, "validation_size", config.validation_size, fewer)
         train, evaluation = train.part(0, num_train), train.part(num_train, len(train))
     arrays = [part.arrays if isinstance(part, InMemory) else {} for part in (train, evaluation)]
-    data = Data(arrays[0], arrays[1], source.num_classes, SPLITS[config.split])
+    data = Data(arrays[0], arrays[1], source.num_classes, SPLITS[config.split], fingerprint=source.fingerprint)
     if config.get("input") is not None and config.input.augment_on == "host":
         streams = [pipeline.stream(config, part, train=part is train) for part in (train, evaluation)]
         return dataclasses.replace(data, train_stream=streams[0], evaluation_stream=streams[1])

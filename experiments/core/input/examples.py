@@ -88,6 +88,14 @@ class InMemory:
         """Views of the arrays."""
         return InMemory({name: array[start:stop] for name, array in self.arrays.items()})
 
+    def reordered(self, order: np.ndarray) -> "InMemory":
+        """The examples of these indices."""
+        return InMemory({name: array[order] for name, array in self.arrays.items()})
+
+    def label_of(self, index: int) -> np.ndarray:
+        """The label of an example."""
+        return self.arrays["label"][index]
+
     @property
     def blank(self) -> Arrays:
         """Zeros like the image and the label of an example."""
@@ -96,28 +104,39 @@ class InMemory:
 
 @dataclasses.dataclass(frozen=True)
 class OnDisk:
-    """Examples `start` to before `stop` of a split that TFDS has prepared, decoded one at a time to RGB."""
+    """Examples of a split that TFDS has prepared, those of the `indices`, decoded one at a time to RGB."""
 
     directory: str
     split: str
     label: Label
-    start: int
-    stop: int
+    indices: range | np.ndarray
 
     def __len__(self) -> int:
-        return self.stop - self.start
+        return len(self.indices)
 
     def __getitem__(self, index: int) -> Arrays:
+        example = self.stored(index)
+        return {"image": decode(example["image"], 3), "label": self.label.encode(example[self.label.feature])}
+
+    def label_of(self, index: int) -> np.ndarray:
+        """The class or the classes of an example as they are stored; its image is not decoded."""
+        return np.asarray(self.stored(index)[self.label.feature])
+
+    def stored(self, index: int) -> dict[str, Any]:
+        """An example as TFDS has it, its image as a file."""
         if not 0 <= index < len(self):
             raise IndexError(f"example {index} of {len(self)}")
         with _OPENING:
             source = _opened(self.directory, self.split)
-        example = source[self.start + index]
-        return {"image": decode(example["image"], 3), "label": self.label.encode(example[self.label.feature])}
+        return source[int(self.indices[index])]
 
     def part(self, start: int, stop: int) -> "OnDisk":
         """The same files, a part of the indices."""
-        return dataclasses.replace(self, start=self.start + start, stop=self.start + stop)
+        return dataclasses.replace(self, indices=self.indices[start:stop])
+
+    def reordered(self, order: np.ndarray) -> "OnDisk":
+        """The same files, indices in another order."""
+        return dataclasses.replace(self, indices=np.asarray(self.indices)[order])
 
     @property
     def blank(self) -> Arrays:
@@ -150,38 +169,45 @@ def open_split(builder: Any, split: str) -> Any:
         found = ", ".join(form.value for form in formats)
         raise UsageError(f"{builder.data_dir} must be in the format array_record or tfrecord, and is in {found}")
     source = BaseDataSource(builder.info, split, decoders)
-    source.data_source = TFRecords(builder.info.splits[split].filepaths)
-    if len(source) != (expected := builder.info.splits[split].num_examples):
-        how = f"its split {split} has {len(source)} examples in the place of {expected}"
-        raise DamagedError(builder.data_dir, how, _AGAIN)
+    info = builder.info.splits[split]
+    source.data_source = TFRecords(info.filepaths, info.shard_lengths)
     return source
 
 
 class TFRecords:
     """The records of TFRecord files by index, without TensorFlow; TFDS has no random access to them.
 
-    Files are mapped into memory, and looked through for where records begin. Checksums are left alone.
+    A file is mapped into memory, and looked through for where records begin, when the first of them is asked for.
+    Checksums are left alone.
     """
 
-    def __init__(self, paths: Iterable[Path]):
-        self._files: list[mmap.mmap | bytes] = []
-        places: list[tuple[int, int, int]] = []  # of each record: the number of its file, its start and its length
-        for path in paths:
-            with open(path, "rb") as file:  # one without a record cannot be mapped
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
-            position = 0
-            while position + _HEADER.size <= len(data):
-                length = _HEADER.unpack_from(data, position)[0]
-                places.append((len(self._files), position + _HEADER.size, length))
-                position += _HEADER.size + length + _FOOTER
-            if position != len(data):
-                raise DamagedError(path, "it does not end where a record does", _AGAIN)
-            self._files.append(data)
-        self._places = np.asarray(places, np.int64)
+    def __init__(self, paths: Iterable[Path], lengths: Iterable[int]):
+        """The files, and the number of records in each."""
+        self._paths, self._ends = list(paths), np.cumsum([0, *lengths])
+        self._files: dict[int, tuple[mmap.mmap | bytes, np.ndarray]] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return int(self._ends[-1])
 
     def __getitem__(self, index: int) -> bytes:
-        number, start, length = self._places[index]
-        return self._files[number][start : start + length]
+        number = int(np.searchsorted(self._ends, index, side="right")) - 1
+        if number not in self._files:
+            self._files[number] = self._open(self._paths[number], int(self._ends[number + 1] - self._ends[number]))
+        data, places = self._files[number]
+        start, length = places[index - self._ends[number]]
+        return data[start : start + length]
+
+    def _open(self, path: Path, number: int) -> tuple[mmap.mmap | bytes, np.ndarray]:
+        """A file, and of each of its records the start and the length."""
+        with open(path, "rb") as file:  # one without a record cannot be mapped
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+        position, places = 0, []
+        while position + _HEADER.size <= len(data):
+            length = _HEADER.unpack_from(data, position)[0]
+            places.append((position + _HEADER.size, length))
+            position += _HEADER.size + length + _FOOTER
+        if position != len(data):
+            raise DamagedError(path, "it does not end where a record does", _AGAIN)
+        if len(places) != number:
+            raise DamagedError(path, f"it has {len(places)} examples in the place of {number}", _AGAIN)
+        return data, np.asarray(places, np.int64)

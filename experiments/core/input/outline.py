@@ -54,7 +54,7 @@ def outline(config: ml_collections.ConfigDict) -> Data:
 
 def _examples(known: Outline, label: Label, number: int) -> Examples:
     if known.shape is None:
-        return OnDisk("", "", label, 0, number)  # which opens nothing before it is read
+        return OnDisk("", "", label, range(number))  # which opens nothing before it is read
     # Not all alike, for what divides by the deviation of the pixels.
     column: Any = np.uint8(255) * (np.arange(known.shape[1], dtype=np.uint8) % np.uint8(2))
     images = np.broadcast_to(column[:, None], (number, *known.shape))

@@ -1,10 +1,11 @@
 """Sources of images: TensorFlow Datasets without TensorFlow, or scikit-learn's digits."""
 
 import dataclasses
+import hashlib
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,22 @@ _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
 # How many of the first images test in data sets with the split `full` alone: those that big_vision holds out.
 _HELD_OUT = {"imagenet21k": 51_200}
+_SAMPLE = 64  # records to look at of a split that is left on disk
+_DIGITS = 16  # of the digest in a fingerprint
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Both splits of a data set."""
+    """Both splits of a data set.
+
+    The `fingerprint` is its name, its version and a digest of its records: of all, or of those on disk of a sample. It
+    is the same in whatever files they are stored.
+    """
 
     train: Examples
     test: Examples
     num_classes: int
+    fingerprint: str = ""
 
 
 def digits(label: str = "label") -> Source:
@@ -44,13 +52,14 @@ def digits(label: str = "label") -> Source:
     merged = 2 if label == "coarse_label" else 1
     # The file that `sklearn.datasets.load_digits` reads: to import scikit-learn takes longer than a short run trains.
     path = metadata.distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    fingerprint = f"digits {hashlib.sha256(Path(str(path)).read_bytes()).hexdigest()[:_DIGITS]}"
     table = np.loadtxt(str(path), delimiter=",")
     table = table[np.random.RandomState(0).permutation(len(table))]
     images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(np.int32)
     # Stored as 0 to 16: to the range of other images.
     whole = InMemory({"image": np.round(images * (255 / 16)).astype(np.uint8), "label": classes // merged})
     num_test = len(whole) // 5
-    return Source(train=whole.part(num_test, len(whole)), test=whole.part(0, num_test), num_classes=10 // merged)
+    return Source(whole.part(num_test, len(whole)), whole.part(0, num_test), 10 // merged, fingerprint)
 
 
 def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
@@ -58,7 +67,8 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
 
     It is read without TensorFlow, in the format array_record or tfrecord; only a first download needs TensorFlow, since
     TFDS prepares data sets with it. Images of one size are decoded into memory, and the arrays are cached. Those that
-    differ in size, as ImageNet's do, or take more than 4 GiB, are decoded as they are asked for.
+    differ in size, as ImageNet's do, or take more than 4 GiB, are decoded as they are asked for. Training images that
+    are stored in the order of their classes are taken in a fixed random order.
 
     The feature `label`, say cifar100's `coarse_label`, is a class, or a sequence of classes; of plain integers, the
     largest says how many classes there are. Raises `UsageError` if the data set cannot be obtained (`download` prepares
@@ -88,10 +98,12 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     if pixels and size <= _LARGEST and not held_out:
         return _in_memory(name, builder, [splits[split] for split in needed], chosen)
     require(chosen.num_classes > 0, "label", label, "a ClassLabel where images differ in size or are too large")
-    parts = [OnDisk(str(builder.data_dir), split, chosen, 0, splits[split].num_examples) for split in needed]
+    parts = [OnDisk(str(builder.data_dir), split, chosen, range(splits[split].num_examples)) for split in needed]
     if held_out:
         parts = [parts[0].part(held_out, len(parts[0])), parts[0].part(0, held_out)]
-    return Source(parts[0], parts[1], chosen.num_classes)
+    fingerprint = _fingerprint(builder, _sampled(builder, needed, parts))
+    train = _shuffled(name, parts[0], _SAMPLE)
+    return Source(train, parts[1], chosen.num_classes, fingerprint)
 
 
 def _label(name: str, kind: Any) -> Label | None:
@@ -122,13 +134,56 @@ def _in_memory(name: str, builder: Any, splits: Sequence[Any], label: Label) -> 
         InMemory({"image": arrays[f"{split.name}_image"], "label": found if label.several else label.checked(found)})
         for split, found in zip(splits, classes, strict=True)
     )
-    return Source(train, test, label.num_classes)
+    fingerprint = _fingerprint(builder, str(arrays["digest"]))
+    return Source(_shuffled(name, train, 1000), test, label.num_classes, fingerprint)
+
+
+def _shuffled(name: str, examples: Examples, looks: int) -> Examples:
+    """The examples; in a fixed random order, of which it tells, if they are stored in the order of their classes.
+
+    Else the last of them, held out for validation, would be of classes that are not trained. In that order neighbours
+    have one label far more often than by chance.
+    """
+    places = _spread(len(examples) - 1, looks)
+    labels, following = ([examples.label_of(index + step) for index in places] for step in (0, 1))
+    rng = np.random.default_rng(0)
+    by_chance = [following[index] for index in rng.permutation(len(following))]
+    same, expected = (sum(map(np.array_equal, labels, others)) for others in (following, by_chance))
+    if 2 * same <= len(labels) + expected:
+        return examples
+    print(f"{name} is stored in the order of its classes: its training images are taken in a random one", flush=True)
+    return examples.reordered(rng.permutation(len(examples)))
+
+
+def _spread(number: int, most: int) -> list[int]:
+    """At most so many indices of a `number` of things, spread over all of them."""
+    return sorted({int(index) for index in np.linspace(0, number - 1, most)}) if number > 0 else []
+
+
+def _fingerprint(builder: Any, digest: str) -> str:
+    return f"{builder.info.full_name} {digest[:_DIGITS]}"
+
+
+def _sampled(builder: Any, splits: Sequence[str], parts: Sequence[OnDisk]) -> str:
+    """A digest of some records, as all would take an hour to read, and of the numbers and bytes of all."""
+    infos = [builder.info.splits[split] for split in splits]
+    digest = hashlib.sha256(str([(info.num_examples, int(info.num_bytes)) for info in infos]).encode())
+    for part in parts:
+        for index in _spread(len(part), _SAMPLE):
+            _add(digest, part.stored(index), part.label)
+    return digest.hexdigest()
+
+
+def _add(digest: Any, example: Mapping[str, Any], label: Label) -> None:
+    """Adds to a digest the image, as the file that it is stored as, and the label of an example."""
+    digest.update(example["image"])
+    digest.update(np.asarray(example[label.feature], np.int64).tobytes())
 
 
 def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arrays:
     arrays: Arrays = {}
     shape = builder.info.features["image"].shape
-    done, total = 0, sum(split.num_examples for split in splits)
+    done, total, digest = 0, sum(split.num_examples for split in splits), hashlib.sha256()
     start = last = time.monotonic()
     print(f"decoding {total} images of {name}, once", flush=True)
     for split in splits:
@@ -139,6 +194,7 @@ def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arr
         target = arrays[f"{split.name}_label"] = np.empty((len(source), *label.blank.shape), kind)
         for i in range(len(source)):
             example = source[i]
+            _add(digest, example, label)
             pixels = decode(example["image"], shape[-1])
             if pixels.shape != shape:
                 raise UsageError(f"image {i} of {name}'s split {split.name} is {pixels.shape}: it must be {shape}")
@@ -148,7 +204,7 @@ def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arr
             if now - last >= _PATIENCE:
                 print(f"decoding {name}: {done} of {total} images, {pace(done, total, now - start)}", flush=True)
                 last = now
-    return arrays
+    return arrays | {"digest": np.array(digest.hexdigest())}
 
 
 def _data_dir(name: str, data_dir: str | None) -> str | None:

@@ -1,7 +1,7 @@
 """The directory of one run, on a local disk or in a bucket (`gs://`), and the rule that it belongs to one config.
 
 config.json         the config, all overrides applied
-environment.json    the experiment; code, packages, settings, machine and command of the first launch and the later ones
+environment.json    the experiment; code, packages, settings, machine, command, data of the first launch and later ones
 metrics.jsonl       one row per epoch, or per interval of steps
 checkpoints/        the last states, by orbax, each with the config
 params.npz          with config.export_params, the parameters at the end
@@ -40,10 +40,11 @@ class Workdir:
         self.summary = self.path / "summary.json"
         self.tensorboard = self.path / "tensorboard"
 
-    def check(self, config: ml_collections.ConfigDict) -> None:
+    def check(self, config: ml_collections.ConfigDict, data: str = "") -> None:
         """Checks that a run of `config` can begin or go on in the directory, on whatever devices.
 
-        Raises `UsageError` if it holds the run of another config or damaged files, or is a bucket that cannot be read.
+        Raises `UsageError` if it holds the run of another config, on other data (where their fingerprint is given and
+        recorded) or damaged files, or is a bucket that cannot be read.
         """
         with reaching(self.path):
             if not self.config.exists():
@@ -54,7 +55,13 @@ class Workdir:
             saved = read_object(self.config, metrics.ADVICE)
             if different := config_lib.differences_of_runs(saved, config_lib.to_json(config)):
                 raise UsageError(f"--workdir={self.path} holds a run with another config: {'; '.join(different)}")
-            self._launches()
+            first = self._launches() or {}
+            recorded = [launch["data"] for launch in (first, *first.get("resumed", ())) if launch.get("data")]
+            if data and recorded and recorded[-1] != data:
+                raise UsageError(
+                    f"--workdir={self.path} holds a run on other data, {recorded[-1]}, and these are {data}: put back "
+                    "the former, or train in another --workdir"
+                )
             if self.is_done():
                 metrics.require_sha256(self.metrics, self.read_summary().get("metrics_sha256"))
 
@@ -74,13 +81,13 @@ class Workdir:
         return read_object(self.environment, metrics.ADVICE) if self.environment.exists() else None
 
     @contextmanager
-    def claim(self, config: ml_collections.ConfigDict) -> Iterator[None]:
+    def claim(self, config: ml_collections.ConfigDict, data: str = "") -> Iterator[None]:
         """Makes the directory this config's, if it is not yet, and keeps other processes out (a bucket has no locks).
 
-        Raises `UsageError` if it holds the run of another config, or one still under way.
+        Raises `UsageError` if it holds another run, as `check` says, or one still under way.
         """
         with nullcontext() if is_remote(self.path) else self._lock():
-            self.check(config)
+            self.check(config, data)
             with reaching(self.path):
                 if not self.config.exists():
                     write_json(self.config, config_lib.to_json(config))
@@ -94,9 +101,9 @@ class Workdir:
         except OSError as error:
             raise UsageError(f"--workdir={self.path}: {error.strerror}") from error
 
-    def record_launch(self, command: Sequence[str], experiment: str) -> dict[str, Any]:
+    def record_launch(self, command: Sequence[str], experiment: str, data: str = "") -> dict[str, Any]:
         """Adds this launch to those recorded, the first at the top, resumptions below it; returns its record."""
-        now, first = describe(command), self._launches()
+        now, first = describe(command) | {"data": data or None}, self._launches()
         earlier = first | {"resumed": [*first.get("resumed", ()), now]} if first else None
         write_json(self.environment, earlier or {"experiment": experiment} | now | {"resumed": []})
         return now

@@ -67,6 +67,11 @@ class Run:
         return (self.environment or {}).get("experiment") or ""
 
     @property
+    def data(self) -> str:
+        """The fingerprint of its data, as recorded at its start; empty if there is none."""
+        return (self.environment or {}).get("data") or ""
+
+    @property
     def done(self) -> bool:
         """Tells whether the run is finished."""
         return self.state == "done"
@@ -142,14 +147,16 @@ def grouped(runs: Iterable[Run], key: Callable[[Run], Any]) -> dict[Any, list[Ru
 
 
 def alike(runs: Iterable[Run], key: Callable[[Run], Any] | None = None) -> list[list[Run]]:
-    """Groups runs that differ in their seeds alone, or have the same `key`; finished and unfinished runs stay apart.
+    """Groups runs that differ in their seeds alone, or have the same `key`.
+
+    Finished and unfinished runs stay apart, and so do those on other data, whether known or not recorded.
 
     If two runs of a group have a seed in common, one repeats the other: then each of the group stays alone.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         same = key(run) if key else run.config | dict.fromkeys(("seeds", *COMPUTED_HOW))
-        groups.setdefault(json.dumps([same, run.done], sort_keys=True), []).append(run)
+        groups.setdefault(json.dumps([same, run.done, run.data], sort_keys=True), []).append(run)
     result = []
     for members in groups.values():
         seeds = [seed for run in members for seed in run.summary["seeds"]]

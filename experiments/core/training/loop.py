@@ -129,7 +129,7 @@ class Loop:
             known = metrics.read_until(self.workdir.metrics, last, self.setup.config.to_dict())
         # Only now is anything changed of what an earlier launch has left.
         if is_first():
-            git = self.workdir.record_launch(command, experiment)["git"]
+            git = self.workdir.record_launch(command, experiment, self.setup.data.fingerprint)["git"]
             if git["commit"] is None:
                 self._say("no commit of the code is recorded: git finds none")
         for step, reason in damaged:

@@ -105,7 +105,9 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
         jax.config.update(option, value)
     use_compilation_cache()
     with config_lib.reading(recipe.name):
-        program = Program(Setup(recipe, config, recipe.load(config)))
+        data = recipe.load(config)
+        processes.require_same([f"the data {data.fingerprint}"])  # which each reads from its own disk
+        program = Program(Setup(recipe, config, data))
     examines = program.setup.experiment.examine is not None or not config.get("export_examples")
     require(examines, "export_examples", True, f"False for {recipe.name}, which has nothing to say of single examples")
     interrupt = Interrupt()
@@ -114,7 +116,7 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
         with (
             # Only now is anything written: a run that cannot start leaves no trace.
             interrupt,
-            workdir.claim(config) if processes.is_first() else nullcontext(),
+            workdir.claim(config, data.fingerprint) if processes.is_first() else nullcontext(),
             jax.set_mesh(program.setup.mesh),
         ):
             try:

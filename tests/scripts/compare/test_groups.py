@@ -16,8 +16,8 @@ def groups_of(*places):
     return group(find([str(place) for place in places]))
 
 
-def environment(path, experiment):
-    Workdir(path).environment.write_text(json.dumps({"experiment": experiment, "resumed": []}))
+def environment(path, experiment, **fields):
+    Workdir(path).environment.write_text(json.dumps({"experiment": experiment, "resumed": []} | fields))
 
 
 def test_runs_of_other_seeds_are_one_group(tmp_path):
@@ -30,6 +30,22 @@ def test_runs_of_other_seeds_are_one_group(tmp_path):
     assert a.final("test_accuracy/1") == [20.0, 22.0]
     assert "learning rate 5e-3" in a.label
     assert "learning rate 0.5" in b.label
+
+
+def test_runs_of_other_data_are_told_apart(tmp_path):
+    data = {"a": "mnist/3.0.1 aa", "a, too": "mnist/3.0.1 aa", "b": "mnist/3.0.1 bb", "hard": "mnist/3.0.1 aa"}
+    for seed, (name, fingerprint) in enumerate(data.items()):
+        write_workdir(
+            tmp_path / name,
+            [START, END],
+            seeds=(2 * seed, 2 * seed + 1),
+            method="hard" if name == "hard" else "relaxed",
+        )
+        environment(tmp_path / name, "mnist_pruning", data=fingerprint)
+    found = {one.runs[0].name: one for one in groups_of(tmp_path)}
+    assert [run.name for run in found["a"].runs] == ["a", "a, too"]
+    assert all(found[name].label.endswith(data[name]) for name in ("a", "b"))
+    assert (found["a"].baseline.name, found["b"].baseline) == ("hard", None)
 
 
 def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_field(tmp_path, monkeypatch):

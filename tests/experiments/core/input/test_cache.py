@@ -1,5 +1,6 @@
 """The cache of decoded arrays never changes what is read."""
 
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -50,6 +51,15 @@ def test_arrays_are_made_once_unless_files_or_versions_change(source):
         arrays = cache.load_or_make("set", version, [source], make)
         np.testing.assert_array_equal(arrays["x"], np.arange(4))
         assert make.calls == calls
+
+
+def test_other_contents_of_one_size_and_time_are_made_again(source, made):
+    make, _ = made
+    times = source.stat()
+    source.write_text("two")
+    os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
+    cache.load_or_make("set", "1.0", [source], make)
+    assert make.calls == 2
 
 
 def test_of_several_at_once_one_makes_them_and_the_others_read(source):

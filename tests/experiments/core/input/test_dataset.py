@@ -97,6 +97,38 @@ def test_of_imagenet21k_the_first_images_of_its_only_split_test(directory, monke
     np.testing.assert_array_equal(source.train[0]["image"][..., 0], EXAMPLES["train"][0][12])
 
 
+def stored_again(path, **changes):
+    """Writes the same set once more, of the images and labels that differ; returns the folder."""
+    examples = {split: tuple(map(np.copy, pair)) for split, pair in EXAMPLES.items()}
+    for split, (index, label) in changes.items():
+        examples[split][1][index] = label
+    tiny_tfds.write(path, "scribbles", examples, coarse=True, several=True)
+    return path
+
+
+@pytest.mark.parametrize("largest", [2**32, 0])
+def test_a_fingerprint_is_of_the_records_alone(directory, tmp_path, monkeypatch, largest):
+    monkeypatch.setattr(sources, "_LARGEST", largest)
+    first = read(directory, "scribbles").fingerprint
+    assert first.startswith(f"scribbles/{tiny_tfds.VERSION} ")
+    assert read(stored_again(tmp_path / "same"), "scribbles").fingerprint == first
+    other = (EXAMPLES["train"][1][7] + 1) % 10
+    assert read(stored_again(tmp_path / "other", train=(7, other)), "scribbles").fingerprint != first
+
+
+@pytest.mark.parametrize("largest", [2**32, 0])
+def test_a_set_in_the_order_of_its_classes_is_shuffled(tmp_path, monkeypatch, largest):
+    monkeypatch.setattr(sources, "_LARGEST", largest)
+    images, labels = RNG.integers(0, 256, (120, 4, 4), np.uint8), np.repeat(np.arange(6), 20)
+    images[:, 0, 0] = labels
+    tiny_tfds.write(tmp_path, "ordered", {"train": (images, labels), "test": (images[:9], labels[:9])})
+    first, again = (list(read(tmp_path, "ordered").train) for _ in range(2))
+    found = [int(example["label"]) for example in first]
+    assert found == [int(example["label"]) for example in again]
+    assert set(found[-30:]) == set(found[:-30]) == set(range(6))
+    assert all(example["image"][0, 0, 0] == example["label"] for example in first)
+
+
 def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
     import tensorflow_datasets as tfds
 

@@ -202,6 +202,11 @@ def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
             assert len(part) == len(classes)
 
 
+def test_a_fingerprint_is_the_same_in_both_formats(stored):
+    digests = [load(stored, name).fingerprint.split()[1] for name in ("tfrecord", "integers")]
+    assert digests[0] == digests[1]
+
+
 def test_a_damaged_part_is_one_line(stored, tmp_path):
     """In a copy."""
     copy = shutil.copytree(stored[0] / "odd" / "tfrecord", tmp_path / "tfrecord") / "1.0.0"
@@ -210,7 +215,7 @@ def test_a_damaged_part_is_one_line(stored, tmp_path):
     for content, how in (
         (whole[:-7], "does not end where a record does"),
         (whole + b"123", "does not end where a record does"),
-        (b"", "split train has 0 examples in the place of 24"),
+        (b"", "has 0 examples in the place of 24"),
         (None, "is missing"),
     ):
         path.unlink() if content is None else path.write_bytes(content)

@@ -1,5 +1,7 @@
 """The training loop in this process, in epochs, on a toy experiment."""
 
+import contextlib
+import dataclasses
 import json
 
 import jax
@@ -8,6 +10,7 @@ import optax
 import pytest
 
 from experiments.core.errors import UsageError
+from experiments.core.input import dataset as data
 from experiments.core.record import environment, metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
@@ -82,6 +85,23 @@ def test_progress_runs_from_0_to_1_and_every_update_is_followed_up(tmp_path):
     assert [row["updates"][0] for row in rows] == [row["step"] for row in rows]
     assert "valid_error" in rows[-1]
     assert "test_error" not in rows[-1]
+
+
+def test_a_run_on_data_that_have_changed_is_refused(tmp_path):
+    def on(fingerprint):
+        recipe = toy(fatal=2.0)
+        return dataclasses.replace(
+            recipe, load=lambda config: dataclasses.replace(data.load(config), fingerprint=fingerprint)
+        )
+
+    for fingerprint in ("own/1.0.0 aa", "own/1.0.0 aa", "own/1.0.0 bb"):
+        refused = pytest.raises(UsageError, match=r"own/1\.0\.0 aa, .* own/1\.0\.0 bb:")
+        with refused if fingerprint.endswith("bb") else contextlib.nullcontext():
+            train.run(on(fingerprint), small_config(epochs=2), tmp_path / "w")
+        (tmp_path / "w" / "summary.json").unlink(missing_ok=True)  # as if it had been stopped before
+    environment = json.loads((tmp_path / "w" / "environment.json").read_text())
+    launches = [environment, *environment["resumed"]]
+    assert [launch["data"] for launch in launches] == ["own/1.0.0 aa"] * 2
 
 
 def test_a_workdir_in_use_is_refused(tmp_path):
