@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from experiments.core.errors import UsageError, in_one_line
-from experiments.core.record.files import absolute, is_remote
+from experiments.core.record.files import absolute, is_remote, reaching
 from scripts.arguments import at_least
 from scripts.launch import gke, local, slurm, state, tpu
 from scripts.launch.check import check, compile_first
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         trainings = _trainings(options)
         status = 0 if options.status else _launch(options, console, trainings)
         if not options.dry_run:
-            for line in state.table({training.label: state.read(training) for training in trainings}):
+            for line in state.table({training.label: _state(training) for training in trainings}):
                 console.say(line)
         return status
 
@@ -63,7 +63,7 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
         check(trainings, platform, console)
     left = []
     for training in trainings:
-        if not options.dry_run and state.read(training).word == state.DONE:
+        if not options.dry_run and _state(training).word == state.DONE:
             console.say(f"{training.label}: was done")
         elif not options.dry_run and not platform.submits and (holder := state.holder(training)):
             where = f"{training.workdir}/{state.LAUNCH}"
@@ -88,6 +88,12 @@ def _launch(options: argparse.Namespace, console: Console, trainings: Sequence[T
     except Stopped:
         console.say("stopped; run it again and it resumes")
         return 0
+
+
+def _state(training: Training) -> state.State:
+    """The state of a run; `UsageError` if its bucket cannot be reached."""
+    with reaching(absolute(training.workdir)):
+        return state.read(training)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

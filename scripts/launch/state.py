@@ -37,12 +37,12 @@ def reached(training: Training) -> tuple[float, str]:
 
 def read(training: Training) -> State:
     """The state of a run, as far as it can be told from here."""
-    so_far = reached(training)[1]
     try:
         if Workdir(training.workdir).is_done():
-            return State(DONE, so_far)
+            return State(DONE, reached(training)[1])
     except DamagedError as error:
-        return State(FAILED, so_far, str(error))
+        return State(FAILED, reached(training)[1], str(error))
+    so_far = reached(training)[1]
     record = _read_record(training)
     word = record.get("state", TO_DO)
     return State(TO_DO if word == RUNNING and not holder(training) else word, so_far, record.get("reason", ""))

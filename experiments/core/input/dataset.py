@@ -56,6 +56,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields read here, before the data are."""
     require_one_of("split", config.split, SPLITS)
     require(config.validation_size > 0, "validation_size", config.validation_size, "positive")
+    where = config.get("data_dir")
+    require("://" not in (where or ""), "data_dir", where, sources.ON_DISK)
     if config.get("input") is not None:
         pipeline.validate(config)
 

@@ -20,6 +20,7 @@ from experiments.core.input.examples import Examples, InMemory, Label, OnDisk, d
 from experiments.core.input.stream import Arrays
 
 _SHARED = Path(__file__).resolve().parents[4] / "shared" / "tfds"  # beside the repository
+ON_DISK = "a folder, as records are read from a disk: mount a bucket by gcsfuse (scripts/launch/README.md)"
 _PATIENCE = 3.0  # seconds between two lines of progress
 _LARGEST = 4 * 2**30  # bytes of decoded images and multi-hot labels above which they are left on disk
 _TEST = {"imagenet2012": "validation"}  # the split that tests, where it is not `test`
@@ -210,6 +211,8 @@ def _decode(name: str, builder: Any, splits: Sequence[Any], label: Label) -> Arr
 def _data_dir(name: str, data_dir: str | None) -> str | None:
     """The config's directory, else $TFDS_DATA_DIR, else one beside the repository, else TFDS's."""
     if data_dir or (data_dir := os.environ.get("TFDS_DATA_DIR")):
+        if "://" in data_dir:
+            raise UsageError(f"TFDS_DATA_DIR={data_dir} is not allowed: it must be {ON_DISK}")
         return os.path.expanduser(data_dir)
     return str(_SHARED) if (_SHARED / name).is_dir() else None
 
@@ -217,6 +220,7 @@ def _data_dir(name: str, data_dir: str | None) -> str | None:
 def _builder(name: str, data_dir: str | None, download: bool) -> Any:
     """A TFDS builder whose data are on disk."""
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import downloader
 
     where = data_dir or str(Path.home() / "tensorflow_datasets")
     advice = (
@@ -230,6 +234,7 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
                 builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
                 if not builder.is_prepared():  # nor has another process done it in the meantime
                     print(f"downloading {name} to {where}", flush=True)
+                    downloader.MAX_RETRIES = 4  # in six seconds: with TFDS's ten it takes minutes to see no network
                     builder.download_and_prepare()
     # Whatever goes wrong (no such set, network, disk, TensorFlow not installed), the user's next step is the same.
     except Exception as error:

@@ -22,7 +22,11 @@ def require_accelerator(config: ml_collections.ConfigDict, needed_by: str, data:
 
 
 def require_devices() -> None:
-    """Raises `UsageError` where JAX cannot use a platform that is asked for, or found."""
+    """Raises `UsageError` where JAX cannot use a platform that is asked for, or found, or is to compile nothing."""
+    if jax.config.jax_disable_jit:
+        raise UsageError(
+            "JAX_DISABLE_JIT=1 is not allowed: steps must be compiled; JAX_DEBUG_NANS=1 ends at the first NaN"
+        )
     try:
         jax.devices()
     except (RuntimeError, AssertionError) as error:  # the latter where JAX leaves out what it has no plugin for

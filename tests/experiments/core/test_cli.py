@@ -69,6 +69,12 @@ def test_a_platform_without_devices_is_one_line(tmp_path, monkeypatch, capsys, e
     assert not (tmp_path / "w").exists()
 
 
+def test_a_run_that_may_not_compile_is_refused(tmp_path, capsys):
+    with jax.disable_jit():
+        assert_refused(command(tmp_path / "w"), ["JAX_DISABLE_JIT=1"], capsys)
+    assert not (tmp_path / "w").exists()
+
+
 def test_a_finished_run_says_so(small_run, capsys):
     assert here(command(small_run.workdir, *small_run.options)) == 0
     out, err = capsys.readouterr()

@@ -162,6 +162,7 @@ OTHERS = [
         ],
         "config.seeds=.* single",
     ),
+    (["mnist_pruning", MNIST[1], "--config.data_dir=gs://bucket/tfds"], "config.data_dir='gs://bucket/tfds'.* gcsfuse"),
     (
         ["mnist_pruning", MNIST[1], "--config.dataset=kmnist", "--config.download=False", "--config.data_dir=/nowhere"],
         r"kmnist.* /nowhere.*docs/how_to/data\.md",

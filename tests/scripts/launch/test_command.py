@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from experiments.core.record.workdir import Workdir
 from scripts.launch.code import ROOT
 
 TPU = ["queued-resource", "mnist_pruning", "--name=tpu", "--zone=z", "--type=v6e-8"]
@@ -32,6 +33,16 @@ def test_a_mistake_is_one_line(launch, capfd, arguments, message):
         status, (out, err) = exited.code, capfd.readouterr()
     assert (status, out) == (2, "")
     assert f"error: {message}" in err.splitlines()[-1]
+
+
+def test_a_bucket_out_of_reach_is_one_line(launch, monkeypatch):
+    def unreached(workdir):
+        raise ConnectionError("no route to\nstorage.googleapis.com")
+
+    monkeypatch.setattr(Workdir, "is_done", unreached)
+    status, out, err = launch("local", "mnist_pruning", "--workdir=gs://bucket/r", "--status")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "--workdir=gs://bucket/r" in err
 
 
 def test_make_hands_on_overrides_as_they_are_given(tmp_path):

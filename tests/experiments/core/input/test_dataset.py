@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_a
     monkeypatch.setattr(tfds, "builder", lambda *_, **__: builders.pop(0))
     assert sources._builder("kmnist", None, download=True).is_prepared()
     assert builders == []
+
+
+def test_without_a_network_a_download_ends_soon(tmp_path, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror("no network")
+
+    slept = []
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with pytest.raises(UsageError, match="kmnist"):
+        sources.from_tfds("kmnist", str(tmp_path), download=True)
+    assert 0 < sum(slept) < 60
+
+
+def test_a_bucket_is_no_folder_of_data(monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", "gs://bucket/tfds")
+    with pytest.raises(UsageError, match=r"^TFDS_DATA_DIR=gs://bucket/tfds .* gcsfuse"):
+        sources.from_tfds("mnist", None, download=False)
 
 
 def test_several_labels_pass_through_the_pipeline(directory):
