@@ -9,6 +9,7 @@ done, such as the sweeps of a comparison that gets another method.
 """
 
 import argparse
+import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ from experiments.core.report.results import Run
 def make(directory: Path, out: Path) -> list[Path]:
     """Archives all runs below `directory` at the same places below `out`; returns the paths of the files.
 
+    A directory that is a run itself is archived under its name, in another directory.
+
     Raises:
       UsageError: a run is unfinished or damaged, or there is none; nothing has been written.
     """
@@ -36,10 +39,12 @@ def make(directory: Path, out: Path) -> list[Path]:
         )
     if not runs:
         raise UsageError(f"{directory} holds no runs")
+    if any(run.name == "." for run in runs):
+        if out.resolve() == directory.resolve():
+            raise UsageError(f"{directory} is a run itself: --out must be another directory")
+        runs = [dataclasses.replace(run, name=directory.resolve().name) if run.name == "." else run for run in runs]
     groups: dict[Path, list[Run]] = {}
     for run in runs:
-        if run.name == ".":
-            raise UsageError(f"{directory} is a run: archive the directory above it")
         groups.setdefault(Path(run.name).parent, []).append(run)
     written = []
     for group, members in groups.items():
@@ -108,7 +113,7 @@ def _same(run: Run, other: Run) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """The command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m scripts.archive", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("directory", type=Path, help="a directory with workdirs at any depth")
+    parser.add_argument("directory", type=Path, help="a workdir, or a directory with some at any depth")
     parser.add_argument("--out", type=Path, help="where to write (default: the directory itself)")
     parser.add_argument("--remove", action="store_true", help="remove the workdirs that are archived")
     parser.add_argument("--restore", action="store_true", help="make workdirs of archives, below OUT")

@@ -78,13 +78,15 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
     """Chooses at most `MOST_SHOWN` groups of an experiment for a page to open with.
 
     They are the user's own groups, their baselines, and committed groups that differ from one of them in a single
-    field. Without own groups they are the first ones on test.
+    field, or in the fewest if none does. Without own groups they are the first ones on test.
     """
     own = [one for one in groups if one.own]
     committed = [one for one in groups if not one.own]
     if own:
         baselines = [one for one in groups if any(one.runs[0] is mine.baseline for mine in own)]
-        near = [one for one in committed if any(_is_near(one, mine) for mine in own)]
+        distances = {one: min(_distance(one, mine) for mine in own) for one in committed}
+        least = max(1, min(distances.values(), default=0))
+        near = [one for one, distance in distances.items() if distance <= least]
         chosen = [*own[: MOST_SHOWN - 1], *baselines, *own[MOST_SHOWN - 1 :], *near]
     else:
         its = presentations.of(groups[0].experiment)
@@ -93,9 +95,9 @@ def shown_first(groups: Sequence[Group]) -> list[Group]:
     return list(dict.fromkeys(chosen))[:MOST_SHOWN]
 
 
-def _is_near(one: Group, other: Group) -> bool:
-    """Returns whether the configs differ in at most one of the fields that both read."""
-    return sum(one.config[name] != other.config[name] for name in one.config.keys() & other.config.keys()) < 2
+def _distance(one: Group, other: Group) -> int:
+    """Returns in how many of the fields that both read the configs differ."""
+    return sum(one.config[name] != other.config[name] for name in one.config.keys() & other.config.keys())
 
 
 def _named(groups: Sequence[Group]) -> list[Group]:

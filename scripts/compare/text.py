@@ -34,6 +34,11 @@ def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
         rows = [{"runs": one.label} | _cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
         lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_aligned(rows), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.")
+    used = [one.baseline for one in groups]
+    if called is None and any(one.done and one.baseline is None and one.runs[0] not in used for one in groups):
+        lines.append(
+            "Without a difference: no baseline of one data set, network and length; --reference=RUN names one."
+        )
     return lines
 
 

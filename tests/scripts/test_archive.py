@@ -51,6 +51,15 @@ def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path):
     assert (again / "arrays.npz").read_bytes() == (tmp_path / "arrays.npz").read_bytes()
 
 
+def test_a_run_by_itself_is_archived_under_its_name(runs, tmp_path, capsys):
+    assert archive.main([str(runs / "a"), f"--out={tmp_path}"]) == 0
+    (before, *_), (after, problems) = results.load(runs)[0], results.load(tmp_path)
+    assert (list(map(comparable, after)), problems) == ([comparable(before)], [])
+    assert archive.main([str(runs / "a")]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert not (runs / "a" / archive.archive.RUNS).exists()
+
+
 def test_archived_runs_become_workdirs_again(runs, tmp_path):
     archive.main([str(runs), f"--out={tmp_path / 'archive'}"])
     back = [str(tmp_path / "archive"), "--restore", f"--out={tmp_path / 'runs'}"]

@@ -76,6 +76,13 @@ def write_workdir(
     write_run(path, config, rows, "mnist_pruning")
 
 
+def rows_of_pruning(config: ml_collections.ConfigDict) -> list[Row]:
+    """Rows of a pruning run whose seeds come to errors of 5, 6, ... %."""
+    values = [5.0 + number for number in range(len(config.seeds))]
+    measured = {"test_error": values, "train_density": values, "hardened_error": values, "hardened_density": values}
+    return [{**_start(epoch, 10 * epoch, epoch, values), **measured} for epoch in range(config.epochs + 1)]
+
+
 def write_fine_tuning(
     path: Path,
     accuracies: Mapping[int, list[float | None]],

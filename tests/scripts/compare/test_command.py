@@ -92,6 +92,13 @@ def test_the_text_table_has_paired_differences(runs, capsys):
         assert stopped[1:4] == ["1", "8.50 ± 6.35", "-"]
 
 
+def test_a_run_without_a_baseline_is_told_what_to_name(runs, capsys):
+    write_workdir(runs / "shorter batches", [START, [7.0, 8.0, 6.0]], batch_size=32)
+    for reference, told in (([], True), (["--reference=hard"], False)):
+        main([str(runs), "--format=text", *reference])
+        assert ("--reference=" in capsys.readouterr().out) == told
+
+
 def test_what_is_not_there_is_said_in_one_line(runs, tmp_path, capsys):
     for reference, part in {"nobody": "hard top-k; ", "stopped": "(unfinished, at epoch 1 of 2)"}.items():
         assert main([str(runs), "--format=text", f"--reference={reference}"]) == 2

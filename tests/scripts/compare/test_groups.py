@@ -66,6 +66,15 @@ def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_fi
     assert found[0].baseline is next(one.runs[0] for one in found if one.runs[0].name.endswith("baseline"))
 
 
+def test_where_nothing_is_near_the_nearest_committed_groups_are_shown(tmp_path, monkeypatch):
+    for name, density in (("nearer", 0.1), ("farther", 0.2)):
+        write_workdir(tmp_path / "results" / name, [START, END], density=density)
+    monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path / "results")
+    write_workdir(tmp_path / "mine", [START, END], dataset="digits", batch_size=32)
+    found = groups_of(tmp_path / "mine", tmp_path / "results")
+    assert [one.runs[0].name.rpartition("/")[2] for one in shown_first(found)] == ["mine", "nearer"]
+
+
 def test_runs_of_an_unknown_experiment_are_shown_by_name_and_differing_fields(tmp_path):
     for name, rate in (("a", 0.1), ("b", 0.2)):
         write_workdir(tmp_path / name, [START, END], optimizer__learning_rate=rate)
