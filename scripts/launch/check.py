@@ -7,10 +7,14 @@ import sys
 from collections.abc import Sequence
 
 import jax
+import ml_collections
 
 from experiments.core import cli
+from experiments.core.config import require
 from experiments.core.errors import UsageError
+from experiments.core.input import sources
 from experiments.core.record import chips
+from experiments.core.record.files import absolute, reaching
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import mesh, train
 from scripts.launch.process import Console
@@ -43,10 +47,25 @@ def check(trainings: Sequence[Training], platform: Platform, console: Console) -
                     if "mesh" in there:
                         there.mesh = dict.fromkeys(there.mesh, 1)
             train.check_fields(recipe, there, num_devices or 1)
+            if platform.far and "data_dir" in config:
+                _check_data(config, training, platform, console)
             if not console.dry_run:
                 Workdir(training.workdir).check(config)
         except UsageError as error:
             raise UsageError(f"{training.name}: {error}" if training.name else str(error)) from error
+
+
+def _check_data(config: ml_collections.ConfigDict, training: Training, platform: Platform, console: Console) -> None:
+    """Checks that workers will have the data set: in the folder that `--data` names, or by a download."""
+    name = config.dataset
+    if platform.data:
+        place = absolute(platform.data) / name
+        with reaching(place, "--data"):
+            if not console.dry_run and not place.exists():
+                raise UsageError(f"--data={platform.data} has no data set {name!r}: see scripts/launch/README.md")
+    elif not (config.data_dir or any(variable.startswith("TFDS_DATA_DIR=") for variable in training.environment)):
+        allowed = "one that workers can download, or --data=gs://BUCKET/FOLDER must have it"
+        require(config.download and sources.can_be_downloaded(name), "dataset", name, allowed)
 
 
 def compile_first(trainings: Sequence[Training], type_: str, console: Console) -> None:

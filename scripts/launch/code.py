@@ -8,17 +8,37 @@ import tempfile
 from pathlib import Path
 
 from experiments.core.errors import UsageError
+from scripts.arguments import matching
 from scripts.launch.process import Console
 
 ROOT = Path(__file__).resolve().parents[2]
 _PARTS = (".", ":(exclude)results", ":(exclude)tests")
 
 
+BUCKETS = "/tmp/buckets"  # where workers have them, each by its name
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the platforms that code is sent to."""
     prepare_help = "shell command for every worker, before training, at each attempt: it must be repeatable"
     parser.add_argument("--prepare", metavar="COMMAND", help=prepare_help)
+    bucket = matching(r"gs://[^/]+(/.*)?", "of the form gs://BUCKET/FOLDER")
+    data_help = f"a folder with what TFDS has stored: TPU VMs mount it by gcsfuse, clusters have it below {BUCKETS}"
+    parser.add_argument("--data", type=bucket, metavar="gs://BUCKET/FOLDER", help=data_help)
     parser.add_argument("--commit", help="to send out; left out: what is checked out, if nothing is changed")
+
+
+def mounted(data: str) -> str:
+    """The directory in which a worker has a folder of a bucket."""
+    return f"{BUCKETS}/{data.removeprefix('gs://').rstrip('/')}"
+
+
+def mount(data: str) -> str:
+    """A shell command that mounts the bucket of a folder, unless it is mounted."""
+    bucket = data.split("/")[2]
+    place = shlex.quote(f"{BUCKETS}/{bucket}")
+    gcsfuse = f"gcsfuse --implicit-dirs {shlex.quote(bucket)} {place}"
+    return f"mkdir -p {place} && {{ mountpoint -q {place} || {gcsfuse}; }}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from types import FrameType
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote, reaching
 from scripts.arguments import at_least
-from scripts.launch import gke, local, slurm, state, tpu
+from scripts.launch import code, gke, local, slurm, state, tpu
 from scripts.launch.check import check, compile_first
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped
@@ -32,7 +32,6 @@ _PLATFORMS = {
     "queued-resource": ("a TPU of Google Cloud when its turn comes", tpu.add_options, tpu.Tpu),
     "gke": ("TPUs of a Kubernetes cluster, by xpk", gke.add_options, gke.Gke),
 }
-_FAR = ("tpu-vm", "queued-resource", "gke")  # see neither the disk nor the directories of this machine
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,7 +117,7 @@ def _add_common_options(parser: argparse.ArgumentParser) -> None:
     add("--config", help="a Python file, which is run, here, too; configs/EXPERIMENT.py[:VARIANT] if left out")
     add("--workdir", required=True, help="of the run, or of all those of a sweep; may begin with gs://")
     add("--overrides", default="", help="--config.FIELD=VALUE ... in one string, quoted as for a shell")
-    sweep_help = "config.lam.start=1e-4,1e-3 or config.seeds=range(5); repeatable"
+    sweep_help = "config.lam.start=1e-4,1e-3 or config.epochs=range(10,40,10); repeatable"
     add("--sweep", action="append", default=[], metavar="FIELD=V,V", help=sweep_help)
     add("--jobs", type=at_least(1), default=1, metavar="J", help="runs at a time (1)")
     add("--retries", type=at_least(0), help="attempts in a row without progress, besides the first")
@@ -144,7 +143,7 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
     for variable in options.env:
         if not re.fullmatch(r"[A-Za-z_]\w*=.*", variable):
             raise UsageError(f"--env={variable!r} is not of the form NAME=VALUE, in one line")
-    if options.platform in _FAR and not is_remote(options.workdir):
+    if _PLATFORMS[options.platform][2].far and not is_remote(options.workdir):
         raise UsageError(f"--workdir={options.workdir}: {options.platform} needs one in a bucket, gs://BUCKET/...")
     try:
         overrides = [*shlex.split(options.overrides), *options.after]
@@ -155,8 +154,9 @@ def _trainings(options: argparse.Namespace) -> list[Training]:
             raise UsageError(f"override {override!r} is not of the form --config.FIELD=VALUE, in one line")
     # Once and for all, wherever the run goes on.
     workdir = str(absolute(options.workdir)).rstrip("/")
-    trainings = []
+    data = [f"TFDS_DATA_DIR={code.mounted(options.data)}"] if getattr(options, "data", None) else []
+    environment, trainings = (*data, *options.env), []
     for name, point in points(options.sweep):
         directory, every = f"{workdir}/{name}" if name else workdir, (*overrides, *point)
-        trainings.append(Training(name, options.experiment, options.config, directory, every, tuple(options.env)))
+        trainings.append(Training(name, options.experiment, options.config, directory, every, environment))
     return trainings

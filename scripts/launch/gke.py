@@ -5,7 +5,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from scripts.arguments import at_least
+from scripts.arguments import FLAG, NAME, ZONE, at_least
 from scripts.launch import code, state
 from scripts.launch.process import Console, Failed, error_line
 from scripts.launch.scheduler import Platform
@@ -17,12 +17,12 @@ _NOT_COMPLETED = 125  # exit status of xpk: the workload has ended in another wa
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this platform."""
     add = parser.add_argument
-    add("--cluster", required=True, help="made by `xpk cluster create`")
-    add("--zone", required=True)
+    add("--cluster", type=NAME, required=True, help="made by `xpk cluster create`")
+    add("--zone", type=ZONE, required=True)
     add("--type", required=True, help="as xpk's --tpu-type, for example v6e-16")
     add("--slices", type=at_least(1), default=1, help="joined by the network of the data centre (1)")
     create_help = "for xpk's create, for example --max-restarts=5; repeatable"
-    add("--create_flag", action="append", default=[], metavar="FLAG", help=create_help)
+    add("--create_flag", type=FLAG, action="append", default=[], metavar="FLAG", help=create_help)
     code.add_options(parser)
 
 
@@ -31,9 +31,11 @@ class Gke(Platform):
 
     retries = 0  # the cluster restarts what was preempted or has crashed; what fails otherwise will fail again
     submits = True
+    far = True
 
     def __init__(self, options: argparse.Namespace, console: Console):
         super().__init__(options, console)
+        self.data = options.data
         self.type = options.type if options.slices == 1 else f"{options.slices}x{options.type}"
         self._place = [f"--cluster={options.cluster}", f"--zone={options.zone}"]
         self._code = code.Code.of(options)

@@ -14,16 +14,19 @@ from typing import IO
 
 from experiments.core.errors import UsageError
 
-USAGE = 2  # the exit status of a mistake that trying again does not help
+USAGE = 2  # the exit status of a mistake of the user's; not of these alone: a shell, tar and uv have it, too
 _POLL = 0.1  # seconds
 # After the number that gcloud or srun puts in front of the lines of a process.
 _ERROR = re.compile(r"(?i)(\d+: |\[\d+\] )?(\[?error\b|[\w.]*(Error|Exception|Interrupt)\b|.*\berror:)")
 # Answers of gcloud after which another try is useless; other failures, such as a lost network, may pass.
 MISTAKE = re.compile(
     r"PERMISSION_DENIED|INVALID_ARGUMENT|UNAUTHENTICATED|UNIMPLEMENTED|NOT_FOUND"
-    r"|invalid_grant|reauthentication|active account|required property",
+    r"|invalid_grant|reauthentication|active account|required property"
+    r"|unrecognized arguments|invalid choice|error: argument |arguments are required",
     re.I,
 )
+# What a training command says of a mistake, in its own process or a worker's.
+_OWN_MISTAKE = re.compile(r"(\d+: |\[\d+\] )?error: ")
 _ABSENT = re.compile(r"NOT_FOUND|not found|\b404\b", re.I)
 
 
@@ -87,9 +90,8 @@ class Console:
         """
         done = self.ask(command, last=last)
         if done.returncode and not (may_lack and _ABSENT.search(done.stderr)):
-            again = done.returncode != USAGE and not MISTAKE.search(done.stderr)
             reason = f"{what or command[0]}: {error_line(done.stderr + done.stdout)}"
-            raise Failed(reason, done.returncode, again=again)
+            raise Failed(reason, done.returncode, again=not MISTAKE.search(done.stderr))
         return done.stdout
 
     def run(self, commands: Mapping[str, Sequence[str]], logs: Path, halt: Callable[[], None] = lambda: None) -> None:
@@ -128,7 +130,7 @@ class Console:
             log, worst = logs / f"{name}.log", max(statuses.values())
             said = error_line(log.read_bytes()[begins[name] :].decode(errors="replace"))
             reason = f"{name}: exit status {statuses[name]}: {said}; log: {log}"
-            raise Failed(reason, worst, again=worst != USAGE)
+            raise Failed(reason, worst, again=worst != USAGE or not _OWN_MISTAKE.match(said))
 
 
 def error_line(text: str) -> str:

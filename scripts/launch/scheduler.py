@@ -22,6 +22,8 @@ class Platform:
       type: of TPU that a run has, such as `v6e-16`; empty if it has none.
       num_devices: that JAX will see in a run; None if it is told by the type, or not known.
       num_processes: that share the devices.
+      far: whether they see neither the disk nor the directories of this machine.
+      data: a folder of data in a bucket, `gs://BUCKET/FOLDER`, that they have; None if none is named.
     """
 
     retries = 3
@@ -29,6 +31,8 @@ class Platform:
     type = ""
     num_devices: int | None = None
     num_processes = 1
+    far = False
+    data: str | None = None
 
     def __init__(self, options: argparse.Namespace, console: Console):
         self._options, self._console = options, console

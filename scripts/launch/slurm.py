@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.arguments import at_least
+from scripts.arguments import FLAG, at_least
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console
 from scripts.launch.scheduler import Platform
@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     gpus_help = "one process for each; 0: one process a node"
     parser.add_argument("--gpus_per_node", type=at_least(0), default=0, help=gpus_help)
     flag_help = "for sbatch, for example --time=12:00:00; repeatable"
-    parser.add_argument("--sbatch_flag", action="append", default=[], metavar="FLAG", help=flag_help)
+    parser.add_argument("--sbatch_flag", type=FLAG, action="append", default=[], metavar="FLAG", help=flag_help)
 
 
 class Slurm(Platform):

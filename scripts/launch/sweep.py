@@ -1,4 +1,4 @@
-"""Sweeps: `config.lam.start=1e-4,1e-3` and `config.seeds=range(5)`, and the product of several.
+"""Sweeps: `config.lam.start=1e-4,1e-3` and `config.epochs=range(10,40,10)`, and the product of several.
 
 Values are separated by commas outside brackets, and taken as they are: `(0, 1),(2, 3)` are two values. `range(...)`
 stands for integers, as in Python.

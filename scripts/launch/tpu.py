@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 
 from experiments.core.errors import UsageError
+from scripts.arguments import FLAG, NAME, ZONE
 from scripts.launch import code
 from scripts.launch.process import MISTAKE, USAGE, Console, Failed, Unusable
 from scripts.launch.scheduler import Platform
@@ -31,11 +32,11 @@ _KEEP_ALIVE = ("-oServerAliveInterval=30", "-oServerAliveCountMax=6")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this platform."""
     add = parser.add_argument
-    add("--name", required=True, help="of the TPU; with --jobs=J above 1, NAME-0 to NAME-(J-1)")
-    add("--zone", required=True)
+    add("--name", type=NAME, required=True, help="of the TPU; with --jobs=J above 1, NAME-0 to NAME-(J-1)")
+    add("--zone", type=ZONE, required=True)
     add("--type", required=True, help="as gcloud's --accelerator-type, for example v5litepod-16")
     create_help = "for gcloud's create, for example --spot; repeatable"
-    add("--create_flag", action="append", default=[], metavar="FLAG", help=create_help)
+    add("--create_flag", type=FLAG, action="append", default=[], metavar="FLAG", help=create_help)
     add("--internal_ip", action="store_true", help="connect to internal addresses, the only ones of some projects")
     delete_help = "delete a TPU that was lost, to ask for it again, and each once no run is left for it"
     add("--delete", action="store_true", help=delete_help)
@@ -46,11 +47,12 @@ class Tpu(Platform):
     """Trains on a TPU per slot, a queued resource."""
 
     retries = 10
+    far = True
     queued = True
 
     def __init__(self, options: argparse.Namespace, console: Console):
         super().__init__(options, console)
-        self.type = options.type
+        self.type, self.data = options.type, options.data
         if (generation := options.type.partition("-")[0]) not in _RUNTIMES:
             raise UsageError(f"--type={options.type} is not allowed: it must be of {', '.join(_RUNTIMES)}")
         self._runtime = _RUNTIMES[generation]
@@ -88,7 +90,8 @@ class Tpu(Platform):
             console.say(f"installing commit {self._code.commit[:12]} on the workers of {name}")
         console.do(self._on_all("scp", str(archive), f"{name}:{archive.name}"))
         unpack = f"mkdir -p {directory} && tar -xzf {archive.name} -C {directory}"
-        console.do(self._ssh(name, f"{unpack} && {self._code.install(directory)}"))
+        mount = f" && {code.mount(self.data)}" if self.data else ""
+        console.do(self._ssh(name, f"{unpack}{mount} && {self._code.install(directory)}"))
 
         def halt() -> None:
             console.say(f"asking the workers of {name} to save and stop")

@@ -107,6 +107,16 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     return Source(train, parts[1], chosen.num_classes, fingerprint)
 
 
+def can_be_downloaded(name: str) -> bool:
+    """Returns whether `download` obtains a data set by itself; of ImageNet, users bring the archives."""
+    import tensorflow_datasets as tfds
+
+    try:
+        return name == "digits" or tfds.builder_cls(name).MANUAL_DOWNLOAD_INSTRUCTIONS is None
+    except tfds.core.registered.DatasetNotFoundError:
+        return False
+
+
 def _label(name: str, kind: Any) -> Label | None:
     """The label that a feature is; None if it is nothing to classify by."""
     import tensorflow_datasets as tfds

@@ -39,7 +39,7 @@ def absolute(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def reaching(path: Path) -> Iterator[None]:
+def reaching(path: Path, option: str = "--workdir") -> Iterator[None]:
     """Within it, that a bucket cannot be read or written is a `UsageError`, whatever its clients make of it."""
     try:
         yield
@@ -48,7 +48,7 @@ def reaching(path: Path) -> Iterator[None]:
     except Exception as error:
         if not is_remote(path):
             raise
-        raise UsageError(f"--workdir={path} cannot be used: {type(error).__name__}: {first_line(error)}") from error
+        raise UsageError(f"{option}={path} cannot be used: {type(error).__name__}: {first_line(error)}") from error
 
 
 def files_below(directory: Path) -> list[str]:

@@ -19,8 +19,16 @@ TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--commit=HEAD"]
         ([*LOCAL, "--sweep=config.p=2,1"], "p=1: config.p=1.0 is not allowed: "),
         ([*LOCAL, "--config=configs/mnist_pruning.py:nothing"], "variant 'nothing' is not one of dense, hard"),
         ([*VMOE, *TPU, "--", "--config.mesh.expert=3"], "config.mesh={'data': -1, 'expert': 3, 'fsdp': 1} is not all"),
-        ([*VMOE, *TPU, "--sweep=config.router.k=28,401"], "router.k=401: config.router.k=401 is not allowed: "),
+        (
+            [*VMOE, *TPU, "--env=TFDS_DATA_DIR=/d", "--sweep=config.router.k=28,401"],
+            "router.k=401: config.router.k=401 is not allowed: ",
+        ),
         ([*VMOE, *TPU, "--type=v5p-17"], "--type=v5p-17 is not allowed: it must be one of "),
+        (
+            [*VMOE, *TPU],
+            "config.dataset='imagenet2012' is not allowed: it must be one that workers can download, or --da",
+        ),
+        ([*VMOE, *TPU, "--data=gs://bucket/tfds"], "--data=gs://bucket/tfds has no data set 'imagenet2012'"),
     ],
 )
 def test_what_cannot_be_trained_on_its_machine_is_one_line_before_any_command(cloud, launch, arguments, message):
@@ -39,10 +47,16 @@ def test_a_dry_run_of_what_can_be_trained_prints_its_commands_alone(launch):
     assert [command[-2:] for command in commands(out)] == overrides
 
 
-def test_what_fits_the_machine_is_launched_though_it_is_not_here(cloud, launch):
+@pytest.mark.parametrize("place", [TPU, ["--cluster=c", *TPU[1:]]], ids=["TPU", "GKE"])
+def test_what_fits_the_machine_is_launched_though_it_is_not_here(cloud, launch, bucket_server, place):
     overrides = ["--config.mesh.expert=4", "--config.mesh.fsdp=2"]  # of the eight devices of two hosts
-    assert launch(*VMOE, *TPU, "--", *overrides, check=True)[0] == 0
-    assert len(cloud.called("ssh")) == 2
+    bucket_server.store("bucket/tfds/imagenet2012/5.1.0/features.json", b"{}", None)
+    platform = "queued-resource" if place is TPU else "gke"
+    options = [*VMOE[1:], *place, "--data=gs://bucket/tfds"]
+    assert launch(platform, *options, "--", *overrides, check=True)[0] == 0
+    ran = " ".join(word for call in cloud.calls for word in call if word.startswith("--command="))
+    assert "TFDS_DATA_DIR=/tmp/buckets/bucket/tfds" in ran
+    assert ("gcsfuse --implicit-dirs bucket /tmp/buckets/bucket;" in ran) == (platform != "gke")
 
 
 @pytest.mark.parametrize("status", [0, 2, 3])  # it fits; it cannot be compiled; it does not fit

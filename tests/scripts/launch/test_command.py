@@ -7,7 +7,7 @@ import pytest
 from experiments.core.record.workdir import Workdir
 from scripts.launch.code import ROOT
 
-TPU = ["queued-resource", "mnist_pruning", "--name=tpu", "--zone=z", "--type=v6e-8"]
+TPU = ["queued-resource", "mnist_pruning", "--name=tpu", "--zone=us-east1-d", "--type=v6e-8"]
 LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
 
 
@@ -22,6 +22,20 @@ LOCAL = ["local", "mnist_pruning", "--workdir=runs/none"]
         ([*TPU, "--workdir=/a"], "--workdir=/a: queued-resource needs one in a bucket, gs://BUCKET/..."),
         ([*TPU, "--workdir=gs://b/r", "--commit=HEAD", "--config=/a.py"], "--config=/a.py: there is no such file in "),
         ([*LOCAL, "--", "--config.a=b\nc"], "override '--config.a=b\\nc' is not of the form --config.FIELD=VALUE, in "),
+        ([*TPU, "--workdir=gs://b/r", "--name=My TPU"], "argument --name: must be at most 61 lower-case letters, "),
+        (
+            [*TPU, "--workdir=gs://b/r", "--zone=us-east1"],
+            "argument --zone: must be a zone of Google Cloud, such as us-",
+        ),
+        (
+            [*TPU, "--workdir=gs://b/r", "--create_flag=spot"],
+            "argument --create_flag: must be an option that begins wi",
+        ),
+        ([*TPU, "--workdir=gs://b/r", "--data=/disk"], "argument --data: must be of the form gs://BUCKET/FOLDER, got "),
+        (
+            ["slurm", *LOCAL[1:], "--sbatch_flag=partition=gpu"],
+            "argument --sbatch_flag: must be an option that begins ",
+        ),
         ([*TPU, "--workdir=gs://b/r", "--type=x-1"], "--type=x-1 is not allowed: it must be of v4, v5litepod, v5p, "),
     ],
 )

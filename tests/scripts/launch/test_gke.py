@@ -12,7 +12,7 @@ LOGS = f"kubectl logs --selector=xpk.google.com/workload={NAME}"
 
 
 def gke(*options):
-    place = ["--cluster=c", "--zone=z", "--type=v6e-16", "--commit=HEAD"]
+    place = ["--cluster=c", "--zone=us-east1-d", "--type=v6e-16", "--commit=HEAD"]
     return ["gke", "mnist_pruning", f"--workdir={WORKDIR}", *place, *options, "--", *OVERRIDES]
 
 

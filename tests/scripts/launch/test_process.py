@@ -51,6 +51,26 @@ def test_the_first_program_to_fail_is_named_with_its_error_in_this_attempt(tmp_p
     assert (tmp_path / "bad.log").read_text() == "Error: of an earlier attempt\na\nb\n"
 
 
+@pytest.mark.parametrize(
+    ("said", "again"),
+    [("[0] error: config.p=7", False), ("error: --config=a.py", False), ("sh: 1: cannot open it", True)],
+)
+def test_of_status_2_only_a_mistake_that_is_named_is_final(tmp_path, said, again):
+    with pytest.raises(Failed) as failed:
+        Console().run({"a": python(f"print({said!r}); raise SystemExit(2)")}, tmp_path)
+    assert (failed.value.status, failed.value.again) == (2, again)
+
+
+def test_a_tool_that_ends_with_status_2_may_be_tried_again():
+    for said, again in (
+        ("error: Failed to fetch: no network", True),
+        ("xpk: error: unrecognized arguments: --a", False),
+    ):
+        with pytest.raises(Failed) as failed:
+            Console().do(python(f"import sys; print({said!r}, file=sys.stderr); sys.exit(2)"))
+        assert failed.value.again is again
+
+
 def test_what_runs_is_asked_to_end_and_nothing_is_started_any_more(tmp_path):
     console, halted = Console(), []
     threading.Timer(0.5, console.stopping.set).start()
