@@ -16,6 +16,7 @@ import importlib.util
 import json
 import math
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -108,14 +109,41 @@ def sha256_of(rows: Iterable[Row]) -> str:
     return hashlib.sha256("".join(map(_line, rows)).encode()).hexdigest()
 
 
-def tensorboard(directory: Path) -> Any:
-    """A writer of clu for TensorBoard's events; None, which it says, where TensorFlow is not installed."""
+def tensorboard(directory: Path, rows: Sequence[Row] = ()) -> Any:
+    """A writer of clu for TensorBoard's events; None, which it says, where TensorFlow is not installed.
+
+    What a killed launch has left of steps after those of the `rows`, which come again, goes.
+    """
     if importlib.util.find_spec("tensorflow") is None:
         print("config.tensorboard is on, but TensorFlow is not installed: metrics.jsonl only")
         return None
     from clu import metric_writers  # only here: it imports TensorFlow, which takes eight seconds
+    from tensorboard.compat.proto import event_pb2
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
+    directory.mkdir(parents=True, exist_ok=True)
+    first = rows[-1]["step"] + 1 if rows else 0
+    for path in directory.glob("events.out.tfevents.*"):
+        _cut(path, first)
+    # A TensorBoard that has shown them forgets them at this mark. It reads files in the order of their names.
+    with (directory / f"events.out.tfevents.{int(time.time()):010d}.-start").open("wb") as mark:
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        for event in (event_pb2.Event(file_version="brain.Event:2"), event_pb2.Event(step=first, session_log=start)):
+            RecordWriter(mark).write(event.SerializeToString())
     return metric_writers.SummaryWriter(str(directory))
+
+
+def _cut(path: Path, step: int) -> None:
+    """Ends a file of events before those of `step`; it stays, as a TensorBoard may be reading it."""
+    from tensorboard.compat.proto import event_pb2
+
+    content, end = path.read_bytes(), 0
+    while end + 12 <= len(content):  # each has its length and two checksums around it
+        after = end + 16 + int.from_bytes(content[end : end + 8], "little")
+        if after > len(content) or (end and event_pb2.Event.FromString(content[end + 12 : after - 4]).step >= step):
+            break  # the first says the version of the file
+        end = after
+    path.write_bytes(content[:end])
 
 
 class Writer:

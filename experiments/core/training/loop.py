@@ -102,7 +102,7 @@ class Loop:
         beginning = self._begin(command, experiment)
         with ExitStack() as opened:
             wanted = self.setup.config.get("tensorboard") and is_first()
-            if board := metrics.tensorboard(self.workdir.tensorboard) if wanted else None:
+            if board := metrics.tensorboard(self.workdir.tensorboard, beginning.rows) if wanted else None:
                 opened.callback(board.close)
             path = self.workdir.metrics if is_first() else None
             writer = opened.enter_context(closing(metrics.Writer(path, beginning.rows, board)))
