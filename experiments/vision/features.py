@@ -122,7 +122,8 @@ def _source(
         path, images = place / f"{split}.npz", examples.arrays["image"]
         return InMemory(examples.arrays | {"image": kept(path, images, lambda batch: network()(batch), title)})
 
-    return Source(featured("train", source.train), featured("test", source.test), source.num_classes)
+    train, test = featured("train", source.train), featured("test", source.test)
+    return Source(train, test, source.num_classes, source.fingerprint)
 
 
 def _network(size: int, layer: str) -> Compute:

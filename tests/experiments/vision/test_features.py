@@ -64,6 +64,7 @@ def test_features_take_the_place_of_images(on_digits, tmp_path):
     pixels = images.train.arrays["image"].reshape(len(images.train), -1) / np.float32(255)
     np.testing.assert_allclose(data.train["image"], np.concatenate([pixels, pixels**2], axis=1), rtol=1e-6)
     np.testing.assert_array_equal(data.evaluation["label"], images.test.arrays["label"])
+    assert data.fingerprint == images.fingerprint
     held_out = RECIPE.load(config(split="validation", validation_size=100))
     np.testing.assert_array_equal(held_out.evaluation["image"], data.train["image"][-100:])
     RECIPE.load(config(**{"features.size": 128}))

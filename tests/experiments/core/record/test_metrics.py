@@ -41,12 +41,8 @@ def test_after_a_kill_a_curve_has_each_step_once(monkeypatch, tmp_path, live):
     now = iter(range(1_700_000_000, 1_800_000_000))
     monkeypatch.setattr(time, "time", lambda: next(now))
     watching = EventAccumulator(str(tmp_path))
-    for kept, until in (
-        (0, 6),
-        (4, 9),
-        (0, 3),
-        (3, 9),
-    ):  # the second launch goes on after step 3, the third at the start
+    # The second launch goes on after step 3, the third at the start.
+    for kept, until in [(0, 6), (4, 9), (0, 3), (3, 9)]:
         metrics.tensorboard(tmp_path, [{"step": step} for step in range(kept)])
         with (tmp_path / f"events.out.tfevents.{next(now)}.host.1.v2").open("wb") as file:  # as clu does
             RecordWriter(file).write(event_pb2.Event(file_version="brain.Event:2").SerializeToString())
