@@ -27,9 +27,9 @@ Tree = TypeVar("Tree")  # a pytree of any type, which the result has as well
 
 def topk_mask_tree(
     scores: Tree,
-    density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
+    density: ArrayLike | None = None,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
     include: Include | None = None,
@@ -46,7 +46,7 @@ def topk_mask_tree(
       scores: pytree of real arrays.
       lam: strength of the relaxation, in the units of the scores; a scalar.
       groups: which entries are selected together, by the mean of their scores.
-      density, k, p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
+      k, density, p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
 
     Returns:
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
@@ -60,9 +60,9 @@ def topk_mask_tree(
 
 def topk_mag_tree(
     params: Tree,
-    density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
+    density: ArrayLike | None = None,
     lam: ArrayLike = 0.1,
     p: float = 2.0,
     debias: bool = False,
@@ -79,9 +79,9 @@ def topk_mag_tree(
     Args:
       params: pytree of real arrays. Leaves of integers (like a step count), booleans or keys of ``jax.random``, and
         leaves that are no arrays (functions, strings, Python numbers), take no part and are returned unchanged.
-      density: share of the entries that is kept, in [0, 1], a scalar; ``k`` is ``density`` times the number of entries,
-        rounded down.
-      k: instead of ``density``, how many entries are kept: a real number, at most the number of entries; a scalar.
+      k: how many entries are kept: a real number, at most the number of entries; a scalar.
+      density: instead of ``k``, the share of the entries that is kept, in [0, 1], a scalar; ``k`` is then ``density``
+        times the number of entries, rounded down.
       lam, p, debias: as in ``topk_mag``; ``lam`` is a scalar.
       include: called with the key path and the array of every floating leaf; leaves for which it is false (for example
         biases) take no part and are returned unchanged.
@@ -101,7 +101,7 @@ def topk_mag_tree(
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
         no leaf takes part.
 
-    >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, 0.5, lam=0.0)
+    >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, density=0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
     >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels(-1))
     {'w': Array([[ 0.,  4.],
@@ -113,9 +113,9 @@ def topk_mag_tree(
 
 def hard_topk_mask_tree(
     scores: Tree,
-    density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
+    density: ArrayLike | None = None,
     include: Include | None = None,
     per_leaf: bool = False,
     groups: Groups | None = None,
@@ -134,9 +134,9 @@ def hard_topk_mask_tree(
 
 def hard_topk_mag_tree(
     params: Tree,
-    density: ArrayLike | None = None,
     *,
     k: ArrayLike | None = None,
+    density: ArrayLike | None = None,
     include: Include | None = None,
     per_leaf: bool = False,
     groups: Groups | None = None,

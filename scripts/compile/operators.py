@@ -50,8 +50,12 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
     ),
     "topk_surrogate_loss": lambda x, k, labels: ops.topk_surrogate_loss(x, labels, k, lam=_LAM),
     "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, 10),
-    **_named(lambda f, x, k: f({"whole": x, "first": x[0]}, 0.1, lam=_LAM), ops.topk_mag_tree, ops.topk_mask_tree),
-    **_named(lambda f, x, k: f({"whole": x, "first": x[0]}, 0.1), ops.hard_topk_mag_tree, ops.hard_topk_mask_tree),
+    **_named(
+        lambda f, x, k: f({"whole": x, "first": x[0]}, density=0.1, lam=_LAM), ops.topk_mag_tree, ops.topk_mask_tree
+    ),
+    **_named(
+        lambda f, x, k: f({"whole": x, "first": x[0]}, density=0.1), ops.hard_topk_mag_tree, ops.hard_topk_mask_tree
+    ),
     "soft_topk": lambda x, k, labels: ops.soft_topk(x, k, lam=_LAM, num_slots=min(2 * k, x.shape[1])).weights,
     "gather_slots": lambda x, k, labels: jax.vmap(ops.gather_slots)(x[:, :, None], labels[:, None]),
     "scatter_slots": lambda x, k, labels: jax.vmap(ops.scatter_slots, (0, 0, 0, None))(

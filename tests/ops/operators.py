@@ -56,16 +56,16 @@ def _call(function, *, split=False, by_rows=True, **arguments):
 
 
 def _tree(x, w, steps, density, **options):
-    return ops.topk_mag_tree({"x": x, "w": w, "steps": steps}, density, **options)
+    return ops.topk_mag_tree({"x": x, "w": w, "steps": steps}, density=density, **options)
 
 
 def _mask_tree(x, w, steps, lam, k):
     tree = {"x": x, "w": w, "steps": steps}
-    return ops.topk_mask_tree(tree, k=k, lam=lam), ops.topk_mask_tree(tree, 0.3, lam=lam, per_leaf=True)
+    return ops.topk_mask_tree(tree, k=k, lam=lam), ops.topk_mask_tree(tree, density=0.3, lam=lam, per_leaf=True)
 
 
 def _hard_trees(x, w):
-    return ops.hard_topk_mask_tree({"x": x, "w": w}, 0.3), ops.hard_topk_mag_tree({"x": x, "w": w}, k=7)
+    return ops.hard_topk_mask_tree({"x": x, "w": w}, density=0.3), ops.hard_topk_mag_tree({"x": x, "w": w}, k=7)
 
 
 def _straight_through(x, lam):

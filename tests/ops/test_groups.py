@@ -41,7 +41,7 @@ def test_groups_of_several_leaves_and_axes():
     tree = {"conv": oracles.samples((3, 3, 4, 6), 1, np.float32), "dense": oracles.samples((10, 6), 2, np.float32)}
     sizes = np.concatenate([np.sqrt(np.mean(leaf**2, axis=tuple(range(leaf.ndim - 1)))) for leaf in tree.values()])
     wanted = oracles.pooled(sizes, 4, 0.3, kind="mag") / sizes
-    kept = topk_mag_tree(tree, 1 / 3, lam=0.3, groups=Channels())
+    kept = topk_mag_tree(tree, density=1 / 3, lam=0.3, groups=Channels())
     np.testing.assert_allclose(kept["conv"], tree["conv"] * wanted[:6], atol=1e-6)
     np.testing.assert_allclose(kept["dense"], tree["dense"] * wanted[6:], atol=1e-6)
     filters = hard_topk_mag_tree({"conv": tree["conv"]}, k=5, groups=Channels((-2, -1)))["conv"]
@@ -61,7 +61,7 @@ def test_on_meshes_they_are_as_on_one_device():
     x = oracles.samples((6, 6), 8, np.float32)
 
     def function(w, axis_name=None):
-        return topk_mag_tree({"w": w}, 0.5, lam=0.4, groups=groups, axis_name=axis_name)["w"]
+        return topk_mag_tree({"w": w}, density=0.5, lam=0.4, groups=groups, axis_name=axis_name)["w"]
 
     energy = np.sqrt(np.mean(x.reshape(3, 2, 2, 3) ** 2, axis=(1, 3)))
     left = oracles.pooled(energy.ravel(), 3, 0.4, kind="mag").reshape(3, 2) / energy

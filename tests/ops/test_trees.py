@@ -36,7 +36,7 @@ def test_a_budget_for_each_leaf(x64):
         assert y.dtype == leaf.dtype
         expected = oracles.pooled(leaf.ravel(), 9, 0.5, 4 / 3, "mag", debias=True).reshape(leaf.shape)
         np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
-    for share, leaf in zip((9, 4), hard_topk_mag_tree([TREE["a"], TREE["b"]], 0.3, per_leaf=True), strict=True):
+    for share, leaf in zip((9, 4), hard_topk_mag_tree([TREE["a"], TREE["b"]], density=0.3, per_leaf=True), strict=True):
         assert np.count_nonzero(leaf) == share
 
 
@@ -86,7 +86,7 @@ def test_counts_and_keys_pass_through_a_compiled_program():
     seen = []
 
     def keep(tree):
-        return topk_mag_tree(tree, 0.25, lam=0.3, include=lambda path, leaf: seen.append(leaf) is None)
+        return topk_mag_tree(tree, density=0.25, lam=0.3, include=lambda path, leaf: seen.append(leaf) is None)
 
     kept = jax.jit(keep)({"others": others, "params": SINGLE})
     assert len(seen) == len(jax.tree.leaves(SINGLE))
@@ -98,7 +98,9 @@ def test_counts_and_keys_pass_through_a_compiled_program():
 
 
 def test_include_sees_the_path_and_leaves_the_rest_alone():
-    kept = topk_mag_tree(SINGLE, 0.25, lam=0.0, include=lambda path, leaf: jax.tree_util.keystr(path) != "['b']")
+    kept = topk_mag_tree(
+        SINGLE, density=0.25, lam=0.0, include=lambda path, leaf: jax.tree_util.keystr(path) != "['b']"
+    )
     assert kept["b"] is SINGLE["b"]
     assert np.count_nonzero(kept["a"]) + np.count_nonzero(kept["c"][0]) == 11
     mask = topk_mask_tree(SINGLE, k=5, lam=0.5, include=lambda path, leaf: leaf.ndim > 1)
@@ -108,6 +110,6 @@ def test_include_sees_the_path_and_leaves_the_rest_alone():
 
 def test_mixed_dtypes_stay():
     tree = {"a": jnp.arange(4, dtype=jnp.bfloat16), "b": jnp.arange(4, dtype=jnp.float32)}
-    kept = topk_mag_tree(tree, 0.5, lam=0.0)
+    kept = topk_mag_tree(tree, density=0.5, lam=0.0)
     assert jax.tree.map(lambda leaf: leaf.dtype, kept) == {"a": jnp.bfloat16, "b": jnp.float32}
     assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]

@@ -227,7 +227,7 @@ REFUSED = [
     (lambda: topk_mask(X, np.ones((3, 1))), r"k must be .* shape \(3,\), got shape \(3, 1\): squeeze it"),
     (lambda: topk_mask(X, 2, lam=10**40), r"lam must be 0 or in .*, got 1e\+40"),
     (
-        lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, 0.5),
+        lambda: topk_mag_tree({"a": {"b": np.complex64([1, 2])}}, k=1),
         r"params\['a'\]\['b'\] must be real, got dtype com",
     ),
 ]
@@ -262,5 +262,5 @@ def test_more_entries_than_can_be_counted():
         jax.eval_shape(lambda x: topk_mask(x, 1), shape)
     tree = {"a": jax.ShapeDtypeStruct((2**30,), np.float32), "b": jax.ShapeDtypeStruct((2**30,), np.float32)}
     with pytest.raises(ValueError, match=f"^params {message}"):
-        jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5), tree)
-    assert jax.eval_shape(lambda tree: topk_mag_tree(tree, 0.5, per_leaf=True), tree)["a"].shape == (2**30,)
+        jax.eval_shape(lambda tree: topk_mag_tree(tree, density=0.5), tree)
+    assert jax.eval_shape(lambda tree: topk_mag_tree(tree, density=0.5, per_leaf=True), tree)["a"].shape == (2**30,)

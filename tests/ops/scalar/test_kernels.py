@@ -191,7 +191,7 @@ def test_where_a_kernel_is_taken(monkeypatch):
         assert bool(KERNELS & primitives(lambda x: ops.topk_mask(x, 5), (3, n))) == taken, (platform, kind, n)
     pretend("tpu", "TPU v5 lite")
     assert not KERNELS & primitives(lambda x: ops.topk_mask(x, 5, solver="loop"), (3, 302))
-    assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, 0.1), (3, 302))
+    assert not KERNELS & primitives(lambda x: ops.topk_mag_tree({"x": x}, density=0.1), (3, 302))
 
 
 def test_passes_ahead_of_a_loop_on_a_gpu(monkeypatch):

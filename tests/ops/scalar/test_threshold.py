@@ -38,7 +38,7 @@ X = np.float32([1.0, 2.0, 3.0, 0.5, -2.5])
 
 def test_a_strength_out_of_range_is_refused_or_nan():
     def operator(lam):
-        return ops.topk_mag_tree({"a": X}, 0.4, lam=lam)["a"]
+        return ops.topk_mag_tree({"a": X}, density=0.4, lam=lam)["a"]
 
     traced = jax.jit(operator)
     for lam in (9.5e37, np.inf, 1e-33, -1.0, np.nan):
