@@ -19,6 +19,7 @@ number of other groups, and otherwise 0. Second derivatives require sizes that a
 
 import dataclasses
 import math
+from typing import Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,8 @@ from jax import Array
 
 from .interface import check_whole, shown
 from .scalar.arithmetic import choose, ratio
+
+Axes = int | tuple[int, ...] | Literal["inputs", "outputs"]
 
 
 class Whole:
@@ -74,6 +77,10 @@ class Blocks(Whole):
         for size in self.shape:
             check_whole("shape", size, 1, math.inf, "a tuple of positive whole numbers")
 
+    def on(self, layout: str) -> "Blocks":
+        """Returns the groups of an array with the axes of this ``layout_of``."""
+        return self
+
     def misfit(self, shape: tuple[int, ...]) -> str:
         """Returns why an array of this shape cannot be grouped, or an empty string."""
         return "" if len(shape) >= len(self.shape) else f"must have at least {len(self.shape)} axes"
@@ -87,79 +94,104 @@ class Blocks(Whole):
         return self
 
 
-@dataclasses.dataclass(frozen=True)
-class Channels(Whole):
-    """Slices of an array at one index of an axis, each kept or pruned as a whole.
+class _Along:
+    """What is formed along an axis, or several: numbers, or the inputs or outputs of each leaf, by their names."""
 
-    For a kernel ``[inputs, outputs]``, as in flax, the groups of ``Channels(-1)`` are the columns, all weights into one
-    output, and those of ``Channels(-2)`` the rows, all weights out of one input.
-
-    Attributes:
-      axis: the axis that indexes groups, or several axes: ``Channels((-2, -1))`` are the filters of a convolution.
-
-    Raises:
-      ValueError: the axis is not a whole number or a tuple of different ones.
-    """
-
-    axis: int | tuple[int, ...] = -1
+    axis: Axes
 
     def __post_init__(self) -> None:
-        for axis in self._axes:
+        if self.axis in ("inputs", "outputs"):
+            return
+        if isinstance(self.axis, str):
+            raise ValueError(f"axis must be a whole number, several, 'inputs' or 'outputs', got {shown(self.axis)}")
+        for axis in self.axes:
             check_whole("axis", axis)
-        if not self._axes or len(set(self._axes)) < len(self._axes):
+        if not self.axes or len(set(self.axes)) < len(self.axes):
             raise ValueError(f"axis must be a whole number or a tuple of different ones, got {shown(self.axis)}")
 
     @property
-    def _axes(self) -> tuple[int, ...]:
-        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
+    def axes(self) -> tuple[int, ...]:
+        """The numbers of the axes; there are none while they are names."""
+        given = () if isinstance(self.axis, str) else self.axis
+        return given if isinstance(given, tuple) else (given,)
+
+    def on(self, layout: str) -> Self:
+        """Returns the groups with numbers in place of names, where ``layout_of`` has a letter for each axis."""
+        if not isinstance(self.axis, str):
+            return self
+        axes = tuple(i for i, letter in enumerate(layout) if letter == self.axis[0])
+        if not axes:
+            return self
+        return dataclasses.replace(self, axis=axes[0] if len(axes) == 1 else axes)  # type: ignore[type-var]
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """See ``Blocks``."""
-        if any(not -len(shape) <= axis < len(shape) for axis in self._axes):
+        if isinstance(self.axis, str):
+            return f"must have axes that are known to be {self.axis}"
+        if any(not -len(shape) <= axis < len(shape) for axis in self.axes):
             return f"must have axis {self.axis}"
-        if len({axis % len(shape) for axis in self._axes}) < len(self._axes):
+        if len({axis % len(shape) for axis in self.axes}) < len(self.axes):
             return f"must have as many different axes as there are in {self.axis}"
         return ""
 
+
+@dataclasses.dataclass(frozen=True)
+class Channels(_Along, Whole):
+    """Slices of an array at one index of an axis, each kept or pruned as a whole.
+
+    By default they are whole neurons, all weights into one output. ``Channels("inputs")`` are all weights out of one
+    input. Which axes of a leaf are inputs and which outputs is known by its name, as `Pruner` says.
+
+    Attributes:
+      axis: ``"outputs"`` or ``"inputs"``; or the number of the axis that indexes groups: of attention's query
+        ``[D, H, D/H]`` ``Channels(1)`` are whole heads, and ``Channels(-1)`` an entry of all heads; or several numbers:
+        ``Channels((-2, -1))`` are the filters of a convolution.
+
+    Raises:
+      ValueError: the axis is none of these.
+    """
+
+    axis: Axes = "outputs"
+
     def tile(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """See ``Whole``."""
-        chosen = {axis % len(shape) for axis in self._axes}
+        chosen = {axis % len(shape) for axis in self.axes}
         return tuple(1 if axis in chosen else size for axis, size in enumerate(shape))
 
     def with_layer_axis(self) -> "Channels":
         """See ``Blocks``."""
-        return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self._axes)))
+        return Channels((0, *(axis + 1 if axis >= 0 else axis for axis in self.axes)))
 
 
 @dataclasses.dataclass(frozen=True)
-class NM:
+class NM(_Along):
     """N:M sparsity: ``k`` (the N) of every ``m`` consecutive entries along an axis are kept.
 
     Entries compete only within a run of ``m``, so ``k`` and ``density`` are those of one run: ``NM(4)`` with ``k=2`` is
-    2:4, which GPUs compute faster.
+    2:4, which GPUs compute faster if the runs are along the inputs, as they are by default.
 
     Attributes:
       m: the number of entries of a run. It must divide the size of the axis.
-      axis: the axis of the runs; -2 is the input axis of a kernel ``[..., inputs, outputs]``.
+      axis: ``"inputs"`` or ``"outputs"``, as of ``Channels``; or the number of the axis of the runs; or several
+        numbers, whose axes count as one, like the inputs ``[H, D/H]`` of attention's last matrix.
 
     Raises:
-      ValueError: ``m`` or ``axis`` is not a whole number, or ``m`` is below 1.
+      ValueError: ``m`` is not a whole number or below 1, or the axis is none of these.
     """
 
     m: int = 4
-    axis: int = -2
+    axis: Axes = "inputs"
 
     def __post_init__(self) -> None:
         check_whole("m", self.m, 1, math.inf, "a positive whole number")
-        check_whole("axis", self.axis)
+        super().__post_init__()
 
     def misfit(self, shape: tuple[int, ...]) -> str:
         """See ``Blocks``."""
-        if not -len(shape) <= self.axis < len(shape):
-            return f"must have axis {self.axis}"
-        if shape[self.axis] % self.m:
+        misfit = super().misfit(shape)
+        if not misfit and math.prod(shape[axis] for axis in self.axes) % self.m:
             return f"must have a multiple of {self.m} entries along axis {self.axis}"
-        return ""
+        return misfit
 
     def count(self, shape: tuple[int, ...]) -> int:
         """See ``Whole``."""
@@ -167,17 +199,17 @@ class NM:
 
     def with_layer_axis(self) -> "NM":
         """See ``Blocks``."""
-        return NM(self.m, self.axis + 1) if self.axis >= 0 else self
+        return NM(self.m, tuple(axis + 1 if axis >= 0 else axis for axis in self.axes))
 
     def runs(self, x: Array) -> Array:
         """Returns the runs as rows, shape ``(runs, m)``."""
-        return jnp.moveaxis(x, self.axis, -1).reshape(-1, self.m)
+        return jnp.moveaxis(x, self.axes, range(-len(self.axes), 0)).reshape(-1, self.m)
 
     def join(self, runs: Array, shape: tuple[int, ...]) -> Array:
         """Returns the array of this shape that has these ``runs``."""
-        axis = self.axis % len(shape)
-        moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
-        return jnp.moveaxis(runs.reshape(moved), -1, axis)
+        last = range(-len(self.axes), 0)
+        moved = jax.eval_shape(lambda x: jnp.moveaxis(x, self.axes, last), jax.ShapeDtypeStruct(shape, runs.dtype))
+        return jnp.moveaxis(runs.reshape(moved.shape), last, self.axes)
 
 
 Groups = Blocks | Channels | NM
@@ -246,8 +278,9 @@ def rescaled(groups: Whole, x: Array, size: Array, wanted: Array, at_zero: Array
 
 
 def scaled(groups: Whole, x: Array, factor: Array) -> Array:
-    """Returns ``x`` with each group multiplied by one number."""
-    return groups.join(groups.split(x) * factor, x.shape)
+    """Returns ``x`` with each group multiplied by one number; an infinite entry times 0 is 0."""
+    split = groups.split(x)
+    return groups.join(choose(jnp.isinf(split) & (factor == 0), 0.0, split) * factor, x.shape)
 
 
 def spread(groups: Whole, values: Array, like: Array) -> Array:

@@ -9,79 +9,92 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .layouts import ATTENTION, has_word, last_names, parts
 from .trees import Include
 
-# Names of parameters that are not weight matrices, whatever their shape, in flax, Haiku, Equinox and big_vision.
-_VECTORS = re.compile(
-    r"^b\d*$|(?:^|_)(?:bias(?:es)?|scales?|offsets?|beta|gamma|mean|var|cls|tokens?|pos(?:ition(?:al|s)?|emb\w*)?)\d*(?:_|$)"
+# What is left alone, by whole words of names in flax, Haiku, Equinox, PyTorch and big_vision: parameters of these
+# modules, and parameters of these names. Tokens are those of classes, masks and registers, no vocabulary.
+_MODULES = (
+    "(?:layer|layr|batch|group|instance|rms)?norms?|ln|bn|gn"  # layrnorm is CLIP's
+    "|(?:rel)?pos(?:ition(?:al|s)?|emb[a-z]*)?|wpe|bias|token_type|segment"
 )
-_WEIGHTS = re.compile(r"(?:^|_)(?:kernel|weights?|w)\d*(?:_|$)")
+_PARAMETERS = "biases|scales?|offsets?|beta|gamma|mean|var|cls|tokens?(?!_emb)|log"  # A_log is Mamba's
 
 
 def matrices(path: Any, leaf: Array) -> bool:
     """Returns whether a leaf is a weight matrix, by name and shape: kernels and embeddings are, biases and scales not.
 
-    The last name of the path decides; indices of lists do not count as names. A leaf of these names is no matrix,
-    whatever its shape: ``bias``, ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``, ``cls``,
-    ``token`` and ``pos`` (also ``cls_token`` and ``pos_embedding``), nor is a leaf of a norm (``LayerNorm_0``,
-    ``norm1``). Another leaf is a matrix if it has at least two axes. Leading axes of size 1 count only if the name is
-    ``kernel``, ``weight`` or ``w``.
+    Whole words of the last two names of the path decide, the same for nested dictionaries and for keys like ``"a/b"``,
+    ``"a.b"`` and ``("a", "b")``; indices do not count as names. Left alone, whatever their shape, are
+
+    - parameters of norms (``LayerNorm_0``, ``norm1``, ``ln``, ``bn``), of positions (``pos_embed``, ``wpe``), of
+      relative biases and of token types, unless they are called ``kernel``;
+    - leaves called so themselves, or ``bias``, ``b``, ``scale``, ``offset``, ``beta``, ``gamma``, ``mean``, ``var``,
+      ``cls``, ``token`` (also ``cls_token``; not ``token_embedding``) and ``log`` (``A_log``).
+
+    Another leaf is a matrix if it has at least two axes. Leading axes of size 1 count only if the name is ``kernel``,
+    ``weight`` or ``w``.
 
     Args:
       path: the key path of the leaf, as in ``jax.tree_util``.
       leaf: floating array.
 
-    >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "attention": {"bias": jnp.zeros((4, 8))}}
+    >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "wpe": {"embedding": jnp.zeros((4, 8))}}
     >>> jax.tree_util.tree_map_with_path(matrices, tree)
-    {'attention': {'bias': False}, 'bias': False, 'kernel': True}
+    {'bias': False, 'kernel': True, 'wpe': {'embedding': False}}
     """
     return not why_no_matrix(path, jnp.shape(leaf))
 
 
-def _names(path: Any) -> list[str]:
-    """Returns the names in a key path, without the ``value`` that nnx appends to the path of a variable."""
-    keys = [key for key in path if not isinstance(key, jax.tree_util.SequenceKey)]
-    if len(keys) > 1 and keys[-1] == jax.tree_util.GetAttrKey("value"):
-        keys = keys[:-1]
-    return [jax.tree_util.keystr((key,), simple=True).lower() for key in keys]
-
-
 def _is_vector(path: Any) -> bool:
-    names = ["", "", *_names(path)]
-    return _VECTORS.search(names[-1]) is not None or "norm" in names[-2]
+    module, last = last_names(path)
+    if last == "b" or has_word(f"{_MODULES}|{_PARAMETERS}", last):
+        return True
+    return last != "kernel" and has_word(_MODULES, module)
 
 
 def why_no_matrix(path: Any, shape: tuple[int, ...]) -> str:
     """Returns why a leaf, or a layer of it, is not a weight matrix, or an empty string."""
     if _is_vector(path):
         return "by its name"
-    if not _WEIGHTS.search(["", *_names(path)][-1]):
+    if not has_word("kernel|weights?|w", last_names(path)[1]):
         while shape and shape[0] == 1:
             shape = shape[1:]
     return "" if len(shape) >= 2 else "fewer than two axes"
 
 
-def stacked_layers(leaves: list[tuple[Any, Any]]) -> set[Any]:
-    """Returns the paths of leaves that hold one layer at each index of their first axis, like those of a scan.
+def stacked_layers(leaves: list[tuple[Any, Any]]) -> dict[Any, int]:
+    """Returns the axis, 0 or 1, along which leaves hold one layer at each index, by path, like those of a scan.
 
-    They are recognised by a subtree in which all leaves have a first axis of the same size and at least one more, even
-    biases and scales, which would have a single axis without stacking.
+    They are recognised by a subtree in which all leaves have one size along that axis and at least one more axis, even
+    biases and scales, which would have a single axis without stacking. The first axis comes first.
     """
-    parts: dict[Any, list[tuple[Any, tuple[int, ...]]]] = {}
+    subtrees: dict[tuple[str, ...], list[tuple[Any, tuple[int, ...]]]] = {}
     for path, leaf in leaves:
-        for depth in range(len(path)):
-            parts.setdefault(tuple(path[:depth]), []).append((path, jnp.shape(leaf)))
+        names = parts(path)
+        for depth in range(len(names)):
+            subtrees.setdefault(names[:depth], []).append((path, jnp.shape(leaf)))
 
-    def are_layers(part: list[tuple[Any, tuple[int, ...]]]) -> bool:
-        shapes = [shape for _, shape in part]
+    def is_vector_of_layers(path: Any, shape: tuple[int, ...], axis: int) -> bool:
+        # The second axis of attention's bias [H, D/H] may have the size of that of its kernel [D, H, D/H].
+        heads = axis == 1 and has_word(ATTENTION, last_names(path)[0])
+        return _is_vector(path) and math.prod(shape) > shape[axis] and not heads
+
+    def are_layers(subtree: list[tuple[Any, tuple[int, ...]]], axis: int) -> bool:
+        shapes = [shape for _, shape in subtree]
         return (
             min(map(len, shapes)) >= 2 < max(map(len, shapes))
-            and shapes[0][0] > 1
-            and len({shape[0] for shape in shapes}) == 1
-            and any(_is_vector(path) and math.prod(shape[1:]) > 1 for path, shape in part)
+            and shapes[0][axis] > 1
+            and len({shape[axis] for shape in shapes}) == 1
+            and any(is_vector_of_layers(*pair, axis) for pair in subtree)
         )
 
-    return {tuple(path) for part in parts.values() if are_layers(part) for path, _ in part}
+    found: dict[Any, int] = {}
+    for axis in (0, 1):
+        for subtree in subtrees.values():
+            if are_layers(subtree, axis):
+                found = {tuple(path): axis for path, _ in subtree} | found
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +112,12 @@ class Matching:
 
 
 def written(path: Any) -> str:
-    """Returns a path as a string like ``encoder/Dense_0/kernel``."""
-    return jax.tree_util.keystr(path, simple=True, separator="/")
+    """Returns a path as a string like ``encoder/Dense_0/kernel``, also if a tuple of these names is one key."""
+    keys = [key.key if isinstance(key, jax.tree_util.DictKey) else None for key in path]
+    return "/".join(
+        "/".join(map(str, name)) if isinstance(name, tuple) else jax.tree_util.keystr((key,), simple=True)
+        for key, name in zip(path, keys, strict=True)
+    )
 
 
 def matching(pattern: str) -> Include:

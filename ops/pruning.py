@@ -6,8 +6,9 @@ Parameters may be any pytree. The optimiser keeps the dense parameters, which gr
 
 import dataclasses
 import math
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, NamedTuple, overload
 
 import jax
@@ -19,11 +20,12 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .gradients import straight_through
-from .groups import NM, Groups, check_groups, sizes, spread
-from .interface import spec_of
+from .groups import NM, Blocks, Groups, check_groups, sizes, spread
+from .interface import on_mesh, spec_of
+from .layouts import layout_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
-from .trees import Include, Tree, competitors, is_array, select_in_tree
+from .trees import Include, Tree, is_array, select_in_tree
 
 Schedule = Callable[[Any], ArrayLike]  # a function of the step, like those of optax
 
@@ -39,7 +41,7 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     """Returns the share of the entries of a pytree that are not 0, a scalar of JAX's default float type.
 
     Args:
-      params: pytree of arrays.
+      params: pytree of arrays; of `Scored` parts the weights count.
       include: a function of key path and leaf that selects the floating leaves to count; ``None`` for ``matrices``.
 
     Raises:
@@ -50,7 +52,7 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     """
     leaves = [
         leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(_separate(params)[0])
         if _is_floating(leaf) and (include or matrices)(path, leaf)
     ]
     if not leaves:
@@ -66,7 +68,8 @@ def _is_floating(leaf: Any) -> bool:
 class Scored(NamedTuple, Generic[Tree]):
     """Weights with a score for each, by which a `Pruner` selects them instead of by their magnitude.
 
-    `Pruner.scored` makes one. It is a pytree, which `jax.grad`, optimizers and checkpoints take in place of weights.
+    `Pruner.scored` makes one. It is a pytree, which `jax.grad`, optimizers and checkpoints take in place of weights. It
+    may be a part of a pytree, in which no other leaf is pruned then.
     To train the scores and freeze the weights, set the updates of the weights to 0, in optax by
     ``optax.multi_transform({"weights": optax.set_to_zero(), "scores": optimizer}, Scored("weights", "scores"))``.
 
@@ -122,9 +125,17 @@ class Pruner:
       include: selects the floating leaves that are pruned, a function of key path and leaf, like those of ``matching``;
         ``None`` for ``matrices``.
       exclude: selects included leaves that are not pruned; a function like ``include``.
-      stacked: selects leaves that hold one layer at each index of their first axis, like those of a scan over layers; a
-        function like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked if
-        the first axes of all its leaves, even of biases and scales, have one size, and each has another axis.
+      stacked: selects leaves that hold one layer at each index of an axis, like those of a scan over layers; a function
+        like ``include``. Each layer is treated as a leaf of its own. By default a subtree counts as stacked if the
+        first axes of all its leaves, even of biases and scales, have one size, or the second ones, and each leaf has
+        another axis.
+      stacked_axis: the axis of layers in leaves that ``stacked`` selects.
+      layout: for ``Channels`` and ``NM``, the axes of leaves whose names do not tell: by a regular expression on paths,
+        as for ``matching``, a letter for each axis, ``i`` for inputs, ``o`` for outputs and ``.`` for others, without
+        the axis of layers; the first that fits counts. ``"io"`` are known to be the axes of kernels (``"..io"`` those
+        of convolutions, also ``conv`` of any number of axes) and of embeddings, ``"oi"`` those of a ``weight``
+        (PyTorch, Equinox), ``"ioo"`` those of a ``query``, ``key`` or ``value`` of three axes (also ``q``, ``q_proj``)
+        and ``"iio"`` those of ``out``. Other kernels of three axes need an entry here, as does GPT-2's ``c_attn``.
 
     Raises:
       ValueError: an argument is known and out of range.
@@ -149,6 +160,8 @@ class Pruner:
     include: Include | None = None
     exclude: Include | None = None
     stacked: Include | None = None
+    stacked_axis: int = 0
+    layout: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         interface.check_p(self.p)
@@ -164,6 +177,12 @@ class Pruner:
             predicate = getattr(self, name)
             if not (predicate is None or callable(predicate)):
                 raise ValueError(f"{name} must be a function of key path and leaf, got {interface.shown(predicate)}")
+        interface.check_whole("stacked_axis", self.stacked_axis, 0, math.inf, "a whole number >= 0")
+        for pattern, letters in (self.layout or {}).items():
+            re.compile(pattern)
+            if not isinstance(letters, str) or {"i", "o"} - set(letters) or set(letters) - set("io."):
+                allowed = "a letter for each axis, 'i' for inputs, 'o' for outputs, '.' for others"
+                raise ValueError(f"layout must have {allowed}, got {interface.shown(letters)} for {pattern!r}")
 
     @overload
     def __call__(self, params: Scored[Tree], step: ArrayLike | None = None) -> Tree: ...
@@ -175,7 +194,7 @@ class Pruner:
         """Returns the weights of the forward pass: pruned leaves after the relaxed operator, others unchanged.
 
         Args:
-          params: pytree of arrays, or `Scored`; other leaves are returned unchanged.
+          params: pytree of arrays (also a module of nnx or Equinox), or `Scored`; other leaves are returned unchanged.
           step: the argument of the schedules, a scalar that may be traced; not needed without schedules.
 
         Returns:
@@ -185,15 +204,18 @@ class Pruner:
           ValueError: a schedule has no step, `Scored` lacks scores of a pruned leaf, a pattern of ``matching`` matches
             no leaf, or ``topk_mag_tree`` raises, for example because no leaf is pruned.
         """
-        lam, amount, leaves = self._at("lam", step), self._amount(step), self._leaves(params)
-        relaxed = self._solve(params, amount, lam, leaves)
-        if not self.straight_through:
-            return relaxed
+        lam, amount = self._at("lam", step), self._amount(step)
+        weights, scores = _separate(params)
+        leaves = self._leaves(weights)
+        pruned = self._solve(weights, scores, amount, lam, leaves)
+        if self.straight_through:
 
-        def combined(hard: Any, soft: Any, given: Any) -> Any:
-            return hard if soft is given else straight_through(hard, soft)  # leaves that take no part are unchanged
+            def combined(hard: Any, soft: Any, given: Any) -> Any:
+                return hard if soft is given else straight_through(hard, soft)  # leaves that take no part are unchanged
 
-        return jax.tree.map(combined, self._solve(params, amount, None, leaves), relaxed, _weights(params))
+            hard = self._solve(weights, scores, amount, None, leaves)
+            pruned = jax.tree.map(combined, hard, pruned, weights)
+        return pruned
 
     @overload
     def harden(
@@ -223,8 +245,9 @@ class Pruner:
           A pytree like ``params``, or like the weights of `Scored`.
         """
         interface.check_choice("format", format, ("dense", "bcoo"))
-        leaves = self._leaves(params)
-        hard = self._solve(params, self._amount(step), None, leaves)
+        weights, scores = _separate(params)
+        leaves = self._leaves(weights)
+        hard = self._solve(weights, scores, self._amount(step), None, leaves)
         self._warn_of_empty(_kept(hard, leaves))
         if format == "dense":
             return hard
@@ -247,7 +270,12 @@ class Pruner:
 
         Args:
           params: pytree of arrays.
+
+        Raises:
+          ValueError: ``params`` have scores.
         """
+        if _separate(params)[1] is not None:
+            raise ValueError("params must be weights that have no scores yet, got Scored")
         leaves = self._leaves(params)
 
         def score(path: Any, leaf: Any) -> Array | None:
@@ -257,16 +285,24 @@ class Pruner:
             x = jnp.asarray(leaf).astype(interface.working_dtype(jnp.result_type(leaf)))
             if self.groups is None or isinstance(self.groups, NM):
                 return jnp.abs(x)
-            groups = self.groups.with_layer_axis() if entry.stacked else self.groups
-            return spread(groups, sizes(groups, x, signed=False), x)
+            groups = self.groups.on(self._layout(path, x.ndim - (entry.axis is not None)))
+            if entry.axis is not None:
+                groups = groups.with_layer_axis()
+
+            def of_groups(x: Array) -> Array:
+                x = jnp.moveaxis(x, entry.axis or 0, 0)
+                return jnp.moveaxis(spread(groups, sizes(groups, x, signed=False), x), 0, entry.axis or 0)
+
+            return jax.jit(on_mesh(of_groups, PartitionSpec(*spec_of(x))))(x)
 
         return Scored(params, jax.tree_util.tree_map_with_path(score, params))
 
     def describe(self, params: Any, step: ArrayLike | None = None) -> str:
         """Returns a table of the leaves: which are pruned, to what budget, and why others are left alone.
 
-        If ``params`` are concrete arrays (outside ``jit``, no shapes of ``jax.eval_shape``), the table says how many
-        entries each leaf or layer keeps now, and a warning names those that keep nothing.
+        For ``Channels`` and ``NM`` it says which axes are inputs and outputs. If ``params`` are concrete arrays
+        (outside ``jit``, no shapes of ``jax.eval_shape``), the table says how many entries each leaf or layer keeps
+        now, and a warning names those that keep nothing.
 
         Args:
           params: pytree of arrays, or of their shapes, or `Scored`.
@@ -278,7 +314,8 @@ class Pruner:
         kernel  (4, 2)  pruned, keeps 2
         One budget for all: 2 of 8 entries.
         """
-        amount, leaves = self._amount(step), self._leaves(params)
+        weights, scores = _separate(params)
+        amount, leaves = self._amount(step), self._leaves(weights)
         pruned = [leaf for leaf in leaves.values() if leaf.pruned]
         ((name, value),) = amount.items()
         unit = "entries" if self.groups is None else "groups"
@@ -290,25 +327,28 @@ class Pruner:
         kept = {}
         traced, arrays = jax.core.Tracer, jax.Array | np.ndarray
         if all(isinstance(leaf.value, arrays) and not isinstance(leaf.value, traced) for leaf in pruned):
-            kept = _kept(self._solve(params, amount, None, leaves), leaves)
+            kept = _kept(self._solve(weights, scores, amount, None, leaves), leaves)
             self._warn_of_empty(kept)
         rows = []
         for path, leaf in leaves.items():
             status = f"left alone: {leaf.reason}"
             if leaf.pruned:
                 status = "pruned"
+                if self.groups and not isinstance(self.groups, Blocks):
+                    axis = self.groups.axis
+                    status += f" along {axis}" if isinstance(axis, str) else f" along axis {axis}"
                 if isinstance(self.groups, NM):
                     status += f" to {budget(self.groups.m)} in a row"
                 elif self.per_leaf:
-                    status += f" to {budget(competitors(leaf.value, leaf.stacked, self.groups, True))} {unit}"
-                status += f" in each of {jnp.shape(leaf.value)[0]} layers" if leaf.stacked else ""
+                    status += f" to {budget(self._competitors(path, leaf))} {unit}"
+                status += "" if leaf.axis is None else f" in each of {jnp.shape(leaf.value)[leaf.axis]} layers"
                 numbers = kept.get(path)
                 status += "" if numbers is None else f", keeps {_range(numbers)}"
-            rows.append((written(path), str(jnp.shape(leaf.value)) if is_array(leaf.value) else "", status))
+            rows.append((written(path), self._shape(path, leaf) if is_array(leaf.value) else "", status))
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
         if not (self.per_leaf or isinstance(self.groups, NM)):
-            total = sum(competitors(leaf.value, leaf.stacked, self.groups, False) for leaf in pruned)
+            total = sum(self._competitors(path, leaf) for path, leaf in leaves.items() if leaf.pruned)
             lines.append(f"One budget for all: {budget(total)} {unit}.")
         return "\n".join(lines)
 
@@ -317,33 +357,68 @@ class Pruner:
 
         It sees a single leaf, and so does not recognise stacked layers that ``stacked`` does not select.
         """
-        return not self._reason(path, leaf, self.stacked is not None and self.stacked(path, leaf))
+        return not self._reason(path, leaf, self._layer_axis(path, leaf))
 
-    def _reason(self, path: Any, leaf: Any, stacked: bool) -> str:
-        """Returns why a floating leaf is left alone, or an empty string if it is pruned."""
+    def _layer_axis(self, path: Any, leaf: Any) -> int | None:
+        """Returns the axis of the layers of a leaf that ``stacked`` selects."""
+        selected = self.stacked and jnp.ndim(leaf) > self.stacked_axis and self.stacked(path, leaf)
+        return self.stacked_axis if selected else None
+
+    def _layout(self, path: Any, ndim: int) -> str:
+        """Returns a letter for each axis of a leaf or its layers, as ``layout_of``."""
+        for pattern, letters in (self.layout or {}).items():
+            if re.search(pattern, written(path)):
+                if len(letters) != ndim:
+                    raise ValueError(f"layout must have {ndim} letters for {written(path)!r}, got {letters!r}")
+                return letters
+        return layout_of(path, ndim)
+
+    def _shape(self, path: Any, leaf: "_Leaf") -> str:
+        """Returns the shape of a leaf in words, with the meaning of the axes that groups are along."""
+        shape = jnp.shape(leaf.value)
+        if not leaf.pruned or self.groups is None or isinstance(self.groups, Blocks):
+            return str(shape)
+        meanings = [{"i": " in", "o": " out", ".": ""}[letter] for letter in self._layout(path, len(_of_layer(leaf)))]
+        meanings = meanings or [""] * len(_of_layer(leaf))
+        if leaf.axis is not None:
+            meanings.insert(leaf.axis, " layers")
+        return f"({', '.join(f'{size}{meaning}' for size, meaning in zip(shape, meanings, strict=True))})"
+
+    def _competitors(self, path: Any, leaf: "_Leaf") -> int:
+        """Returns how many entries or groups of a leaf, or with ``per_leaf`` of a layer, compete for one budget."""
+        shape = _of_layer(leaf)
+        groups = self.groups and self.groups.on(self._layout(path, len(shape)))
+        number = math.prod(shape) if groups is None else groups.count(shape)
+        layers = 1 if leaf.axis is None or self.per_leaf else jnp.shape(leaf.value)[leaf.axis]
+        return number * layers
+
+    def _reason(self, path: Any, leaf: Any, axis: int | None) -> str:
+        """Returns why a floating leaf with layers along ``axis`` is left alone, or an empty string if it is pruned."""
         if self.exclude and self.exclude(path, leaf):
             return f"excluded by {self.exclude!r}" if isinstance(self.exclude, Matching) else "excluded"
         if self.include is None:
-            return why_no_matrix(path, jnp.shape(leaf)[stacked:])
+            return why_no_matrix(path, _of_layer(_Leaf(leaf, "", axis)))
         return "" if self.include(path, leaf) else "not included"
 
     def _leaves(self, params: Any) -> "dict[Any, _Leaf]":
         """Returns a description of each leaf by its path, including whether it is pruned."""
-        flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(_weights(params))]
+        flat = [(tuple(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)]
         floating = [(path, leaf) for path, leaf in flat if _is_floating(leaf)]
-        for name in ("include", "exclude", "stacked"):
-            predicate = getattr(self, name)
+        predicates = [(name, getattr(self, name)) for name in ("include", "exclude", "stacked")]
+        predicates += [("layout", matching(pattern)) for pattern in self.layout or ()]
+        for name, predicate in predicates:
             if isinstance(predicate, Matching) and floating and not any(predicate(*pair) for pair in floating):
                 there = ", ".join(repr(written(path)) for path, _ in floating[:3])
                 raise ValueError(f"{name} must match a floating leaf of params, got {predicate!r}; there are {there}")
         if self.stacked is None:
-            layers = stacked_layers(floating)
+            found: dict[Any, int | None] = {**stacked_layers(floating)}
         else:
-            layers = {path for path, leaf in floating if jnp.ndim(leaf) and self.stacked(path, leaf)}
-        leaves = {path: _Leaf(leaf, "no array of floats", False) for path, leaf in flat}
+            found = {path: self._layer_axis(path, leaf) for path, leaf in floating}
+        leaves = {path: _Leaf(leaf, "no array of floats", None) for path, leaf in flat}
         for path, leaf in floating:
-            reason = self._reason(path, leaf, path in layers) if math.prod(jnp.shape(leaf)) else "empty"
-            leaves[path] = _Leaf(leaf, reason, path in layers)
+            axis = found.get(path)
+            reason = self._reason(path, leaf, axis) if math.prod(jnp.shape(leaf)) else "empty"
+            leaves[path] = _Leaf(leaf, reason, axis)
         return leaves
 
     def _at(self, name: str, step: ArrayLike | None) -> Any:
@@ -359,22 +434,23 @@ class Pruner:
         name = "k" if self.density is None else "density"
         return {name: self._at(name, step)}
 
-    def _solve(self, params: Any, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Any:
+    def _solve(self, weights: Any, scores: Any, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]") -> Any:
         """Returns the weights after the relaxed operator, or after the hard one if ``lam`` is ``None``."""
-        if not isinstance(params, Scored):
-            return self._select(HALF_SQUARE, params, amount, lam, leaves)
-        _check_scores(params.scores, leaves)
-        masks = self._select(IDENTITY, params.scores, amount, lam, leaves)
+        if scores is None:
+            return self._select(HALF_SQUARE, weights, amount, lam, leaves)
+        _check_scores(scores, leaves)
+        masks = self._select(IDENTITY, scores, amount, lam, leaves)
         mask_at = {tuple(path): mask for path, mask in jax.tree_util.tree_leaves_with_path(masks)}
 
         def masked(path: Any, leaf: Any) -> Any:
             if not leaves[tuple(path)].pruned:
                 return leaf
             dtype = interface.working_dtype(jnp.result_type(leaf))
-            kept = jnp.asarray(leaf).astype(dtype) * mask_at[tuple(path)].astype(dtype)
+            x, mask = jnp.asarray(leaf).astype(dtype), mask_at[tuple(path)].astype(dtype)
+            kept = jnp.where(jnp.isinf(x) & (mask == 0), 0.0, x) * mask
             return kept.astype(jnp.result_type(leaf))
 
-        return jax.tree_util.tree_map_with_path(masked, params.weights)
+        return jax.tree_util.tree_map_with_path(masked, weights)
 
     def _select(
         self, phi: Nonlinearity, tree: Tree, amount: dict[str, Any], lam: Any, leaves: "dict[Any, _Leaf]"
@@ -383,9 +459,9 @@ class Pruner:
         k = amount.get("k")
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
-        return select_in_tree(
+        found = select_in_tree(
             phi,
-            tree,
+            _layers_first(tree, leaves),
             k,
             amount.get("density"),
             lambda path, leaf: tuple(path) in leaves and leaves[tuple(path)].pruned,
@@ -394,8 +470,10 @@ class Pruner:
             lam=lam,
             p=self.p if lam is not None else 2.0,
             debias=self.debias or lam is None,
-            stacked=lambda path, leaf: leaves[tuple(path)].stacked,
+            stacked=lambda path, leaf: leaves[tuple(path)].axis is not None,
+            layout=self._layout,
         )
+        return _layers_first(found, leaves, back=True)
 
     def _warn_of_empty(self, kept: "dict[Any, np.ndarray]") -> None:
         """Warns of leaves and layers that keep nothing."""
@@ -410,15 +488,32 @@ class Pruner:
 
 
 class _Leaf(NamedTuple):
-    """A leaf, why it is left alone (empty if it is pruned), and whether it holds layers along its first axis."""
+    """A leaf, why it is left alone (empty if it is pruned), and the axis along which it holds layers."""
 
     value: Any
     reason: str
-    stacked: bool
+    axis: int | None
 
     @property
     def pruned(self) -> bool:
         return not self.reason
+
+
+def _of_layer(leaf: _Leaf) -> tuple[int, ...]:
+    """Returns the shape of a leaf without the axis of layers."""
+    return tuple(size for axis, size in enumerate(jnp.shape(leaf.value)) if axis != leaf.axis)
+
+
+def _layers_first(tree: Any, leaves: dict[Any, _Leaf], *, back: bool = False) -> Any:
+    """Returns the tree with the axis of layers in front in each pruned leaf, or from there ``back`` in its place."""
+
+    def moved(path: Any, leaf: Any) -> Any:
+        entry = leaves.get(tuple(path))
+        if entry is None or not entry.pruned or not entry.axis:
+            return leaf
+        return jnp.moveaxis(leaf, 0, entry.axis) if back else jnp.moveaxis(leaf, entry.axis, 0)
+
+    return jax.tree_util.tree_map_with_path(moved, tree)
 
 
 def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
@@ -428,7 +523,7 @@ def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
         entry = leaves[tuple(path)]
         if not entry.pruned or not interface.known(leaf):
             continue
-        axes = tuple(range(1 if entry.stacked else 0, leaf.ndim))
+        axes = tuple(axis for axis in range(leaf.ndim) if axis != entry.axis)
         found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
     return found
 
@@ -438,8 +533,18 @@ def _range(numbers: np.ndarray) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _weights(params: Any) -> Any:
-    return params.weights if isinstance(params, Scored) else params
+def _separate(params: Any) -> tuple[Any, Any]:
+    """Returns weights, and their scores, ``None`` for a leaf outside of `Scored`; without any the tree of scores is."""
+
+    def is_scored(node: Any) -> bool:
+        return isinstance(node, Scored)
+
+    nodes, treedef = jax.tree.flatten(params, is_leaf=is_scored)
+    if not any(map(is_scored, nodes)):
+        return params, None
+    weights = [node.weights if is_scored(node) else node for node in nodes]
+    scores = [node.scores if is_scored(node) else None for node in nodes]
+    return jax.tree.unflatten(treedef, weights), jax.tree.unflatten(treedef, scores)
 
 
 def _check_scores(scores: Any, leaves: dict[Any, _Leaf]) -> None:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from . import interface
 from .groups import NM, Channels, Groups, Whole, check_groups, rescaled, scaled, sizes, spread  # noqa: F401 (Channels is in an example)
 from .interface import AxisName, Range, on_mesh, spec_of
+from .layouts import layout_of
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
@@ -89,8 +90,8 @@ def topk_mag_tree(
         ``topk_mag`` of each leaf as one row.
       groups: which entries are kept or pruned together, by their root mean square: ``Blocks``, tiles of a matrix, or
         ``Channels``, its rows or columns; then ``k`` counts groups, and ``density`` is a share of them. With ``NM``,
-        ``k`` of every ``m`` consecutive entries are kept. ``None`` for single entries. Inside ``shard_map`` groups are
-        formed within the part of each device.
+        ``k`` of every ``m`` consecutive entries are kept. Names tell which axes of a leaf are inputs, as `Pruner` says.
+        ``None`` for single entries. Inside ``shard_map`` groups are formed within the part of each device.
       axis_name: mesh axis or axes over which every leaf is split inside ``shard_map``; elsewhere sharded leaves need no
         further argument.
 
@@ -103,7 +104,7 @@ def topk_mag_tree(
 
     >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, density=0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
-    >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels(-1))
+    >>> topk_mag_tree({"w": jnp.array([[1.0, 4.0], [2.0, -3.0]])}, k=1, lam=0.0, groups=Channels("outputs"))
     {'w': Array([[ 0.,  4.],
            [ 0., -3.]], dtype=float32)}
     """
@@ -174,11 +175,13 @@ def select_in_tree(
     p: float = 2.0,
     debias: bool = False,
     stacked: Include | None = None,
+    layout: Callable[[Any, int], str] = layout_of,
 ) -> Tree:
     """Returns ``tree`` after the operator of ``phi``; if ``lam`` is ``None``, after the hard operator.
 
     A leaf for which ``stacked`` is true holds one layer at each index of its first axis. Each layer is grouped, and
-    with ``per_leaf`` budgeted, as a leaf of its own.
+    with ``per_leaf`` budgeted, as a leaf of its own. ``layout`` says which axes of a leaf are inputs and outputs, given
+    its path and the number of its axes without that of layers.
     """
     p, whole, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
@@ -189,7 +192,7 @@ def select_in_tree(
     check_groups(groups)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
-    chosen, layered = {}, []
+    chosen, layered, grouped = {}, [], []
     for index, (path, leaf) in enumerate(paths):
         if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             continue
@@ -202,8 +205,12 @@ def select_in_tree(
         if jnp.issubdtype(array.dtype, jnp.floating) and array.size and (include is None or include(path, leaf)):
             layered.append(stacked is not None and stacked(path, leaf))
             shape = array.shape[1:] if layered[-1] else array.shape
-            if groups and (misfit := groups.misfit(shape)):
-                raise ValueError(f"{leaf_name} {misfit} for {groups}, got shape {shape}; include may leave it out")
+            grouped.append(groups and groups.on(layout(path, len(shape))))
+            if grouped[-1] and (misfit := grouped[-1].misfit(shape)):
+                raise ValueError(
+                    f"{leaf_name} {misfit} for {groups}, got shape {shape}; include may leave it out, "
+                    "and the layout of a Pruner names axes"
+                )
             chosen[index] = array
         elif phi != HALF_SQUARE:
             results[index] = jnp.ones_like(array)
@@ -214,7 +221,7 @@ def select_in_tree(
     is_row = len(leaves) == leaves[0].ndim == 1 and groups is None and layered == [False]
     # A run always lies on one device, even if its leaf is divided.
     rows = Rows() if isinstance(groups, NM) else Rows(-1 if per_leaf or is_row else None, axis_name)
-    parts = tuple(_part(*pair, groups, rows) for pair in zip(leaves, layered, strict=True))
+    parts = tuple(_part(*leaf, rows) for leaf in zip(leaves, layered, grouped, strict=True))
     numbers = [interface.size_along((part.width,), (0,), rows.axis_name) for part in parts]
     interface.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
@@ -233,11 +240,6 @@ def select_in_tree(
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf
     return jax.tree_util.tree_unflatten(treedef, results)
-
-
-def competitors(leaf: Any, layered: bool, groups: Groups | None, per_leaf: bool) -> int:
-    """Returns how many entries or groups of a leaf, or of each of its layers, compete for one budget."""
-    return _part(leaf, layered, groups, Rows(-1 if per_leaf else None)).width
 
 
 class _Part(NamedTuple):

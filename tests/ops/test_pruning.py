@@ -138,6 +138,24 @@ def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
         assert kept.max() > 20 > 0 == kept.min()
 
 
+@pytest.mark.parametrize("stacked", [None, matching("^layers/")], ids=["found", "selected"])
+def test_layers_of_a_scan_along_the_second_axis(stacked):
+    layers = [jnp.asarray(layer) for layer in LAYERS]
+    mlp = {"kernel": jnp.stack(layers, axis=1), "bias": jnp.zeros((4, 4))}
+    tree = {"layers": {"norm": {"scale": jnp.ones((8, 4))}, "mlp": mlp}, "head": SCANNED["head"]}
+    options = {"groups": NM(4), "k": 2}, {"groups": Channels(), "per_leaf": True, "k": 2}
+    for option in options:
+        pruner = Pruner(lam=0.3, exclude=matching("head"), stacked=stacked, stacked_axis=1, **option)
+        alone = [Pruner(lam=0.3, **option)({"kernel": layer})["kernel"] for layer in layers]
+        kernel = pruner(tree)["layers"]["mlp"]["kernel"]
+        np.testing.assert_allclose(kernel, jnp.stack(alone, axis=1), 1e-5)
+        assert_same(pruner.harden(pruner.scored(tree)), pruner.harden(tree))
+    assert "(8 in, 4 layers, 4 out)" in pruner.describe(tree)
+    assert "in each of 4 layers, keeps 16\n" in pruner.describe(tree)
+    attention = {"query": {"kernel": jnp.ones((8, 2, 2)), "bias": jnp.zeros((2, 2))}}  # no layers, but heads
+    assert "layers" not in Pruner(density=1.0, lam=0.1).describe(attention)
+
+
 def test_what_is_pruned_is_described():
     pruner = Pruner(density=0.25, lam=falling, exclude=matching("head"))
     lines = pruner.describe(PARAMS).splitlines()
@@ -148,7 +166,7 @@ def test_what_is_pruned_is_described():
     text = Pruner(k=lambda step: 2 + step, lam=0.1, per_leaf=True).describe(shapes, 3)
     assert "blocks/dense/kernel      (4, 8, 4)     pruned to 5 of 32 entries in each of 4 layers\n" in text
     text = Pruner(k=2, lam=0.1, groups=NM(4)).describe({"kernel": shapes["head"]["kernel"]})
-    assert text == "kernel  (8, 3)  pruned to 2 of 4 in a row"
+    assert text == "kernel  (8 in, 3 out)  pruned along inputs to 2 of 4 in a row"
 
 
 def test_leaves_and_layers_that_keep_nothing_are_warned_of():

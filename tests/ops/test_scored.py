@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ops import NM, Blocks, hard_topk_mask_tree
-from ops.pruning import Pruner, Scored
+from ops import NM, Blocks, Channels, hard_topk_mask_tree
+from ops.pruning import Pruner, Scored, share_of_nonzeros
 from tests.ops import oracles
 
 N = 8 * 12 + 4 * 6
@@ -128,3 +129,49 @@ def test_scores_that_do_not_fit_are_named():
         with pytest.raises(ValueError, match=rf"^scores must have floats of shape \(8, 12\) at 'u', got {shown}$"):
             pruner(Scored(split(WEIGHTS), scores | {"u": leaf}))
     pruner(Scored(split(WEIGHTS), scores | {"bias": "not used"}))
+
+
+def test_scores_may_be_of_a_part_of_a_tree():
+    pruner, scores = Pruner(k=30, lam=0.5), split(oracles.samples(N, 9, np.float32))
+    scored = Scored(split(WEIGHTS), scores)
+    tree = {"params": [scored], "statistics": {"mean": np.ones((2, 2), np.float32)}, "step": 3}
+    for function in (pruner, pruner.harden):
+        found = function(tree)
+        jax.tree.map(np.testing.assert_array_equal, found["params"], [function(scored)])
+        assert found["statistics"]["mean"] is tree["statistics"]["mean"]
+    assert "30 of 120" in pruner.describe(tree)
+    with pytest.raises(ValueError, match=r"^scores .* \(4, 2\) at 'head/kernel', got None$"):
+        pruner(tree | {"head": {"kernel": np.ones((4, 2), np.float32)}})
+
+
+def test_scores_are_no_weights():
+    pruner = Pruner(k=30, lam=0.5)
+    scored = pruner.scored({"kernel": np.eye(8, dtype=np.float32)})
+    scored = scored._replace(scores={"kernel": np.ones((8, 8), np.float32)})
+    assert share_of_nonzeros(scored) == share_of_nonzeros({"part": scored}, pruner.prunes) == 1 / 8
+    for params in (scored, {"part": scored}):
+        with pytest.raises(ValueError, match=r"^params .* Scored$"):
+            pruner.scored(params)
+
+
+@pytest.mark.parametrize("groups", [None, Channels()])
+def test_infinite_weights_that_are_pruned_are_0(groups):
+    weights = {"kernel": np.float32([[np.inf, 1, 2], [3, 4, -np.inf]])}
+    scores = {"kernel": np.float32([[0, 5, 0], [0, 5, 0]])}
+    pruner, expected = Pruner(density=1 / 3, lam=0.1, groups=groups), [[0, 1, 0], [0, 4, 0]]
+    for function in (pruner, pruner.harden):
+        np.testing.assert_array_equal(function(Scored(weights, scores))["kernel"], expected)
+    hard = Pruner(k=1, lam=0.0, groups=groups).harden(weights)["kernel"]
+    assert np.asarray(hard)[:, 1:].tolist() == [[0, 0], [0, 0]]  # the first of several infinite ones is kept
+
+
+@pytest.mark.parametrize("groups", [Blocks((4, 2)), Channels(), NM(4)], ids=lambda groups: type(groups).__name__)
+def test_first_scores_over_an_explicit_mesh(groups):
+    mesh = Mesh(np.array(jax.devices("cpu")[:4]).reshape(2, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    kernel, pruner = oracles.samples((8, 12), 1, np.float32), Pruner(k=2, lam=0.1, groups=groups)
+    expected = pruner.scored({"kernel": kernel}).scores["kernel"]
+    with jax.set_mesh(mesh):
+        placed = jax.device_put({"kernel": kernel}, NamedSharding(mesh, PartitionSpec("data", "model")))
+        for found in (pruner.scored(placed), jax.jit(pruner.scored)(placed)):
+            assert jax.typeof(found.scores["kernel"]) == jax.typeof(placed["kernel"])
+            np.testing.assert_allclose(found.scores["kernel"], expected, rtol=1e-6)

@@ -181,7 +181,7 @@ REFUSED = [
     (lambda: NM(4, None), "axis must be a whole number .*, got None$"),
     (
         of_tree(groups=NM(3)),
-        r"params\['w'\] must have a multiple of 3 entries along axis -2 for NM\(m=3, axis=-2\), got",
+        r"params\['w'\] must have a multiple of 3 entries along axis 0 for NM\(m=3, axis='inputs'\), got",
     ),
     (of_tree(groups=Blocks((2, 2, 2))), r"params\['w'\] must have at least 3 axes for Blocks"),
     (of_tree(groups=Channels(2)), r"params\['w'\] must have axis 2 for"),

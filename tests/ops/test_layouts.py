@@ -1,0 +1,114 @@
+"""Runs and channels lie along the inputs and outputs of the layers that libraries make, or as a user names them."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from ops import NM, Channels, topk_mag_tree
+from ops.pruning import Pruner
+from tests.ops import oracles
+
+D, H = 16, 2
+
+
+class Network(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        x = nn.Conv(D, (3,))(x)
+        x = nn.MultiHeadDotProductAttention(H)(x, x)
+        return nn.Dense(8)(x)
+
+
+# By path, how a leaf becomes a matrix [inputs, outputs]; a convolution has one for each place of its window.
+MATRICES = {
+    "Conv_0/kernel": lambda w: w,
+    "Dense_0/kernel": lambda w: w,
+    **{
+        f"MultiHeadDotProductAttention_0/{name}/kernel": lambda w: w.reshape(D, D) for name in ("query", "key", "value")
+    },
+    "MultiHeadDotProductAttention_0/out/kernel": lambda w: w.reshape(D, D),
+    "image_conv/kernel": lambda w: w,
+    "torch_linear/weight": lambda w: w.T,
+    "torch_conv/weight": lambda w: w.transpose(2, 3, 1, 0),
+    "embed/weight": lambda w: w,
+    "wo/kernel": lambda w: w.reshape(D, D),
+    "experts/kernel": lambda w: w,
+}
+LAYOUT = {"^wo/": "iio", "^experts/": ".io"}
+
+
+def weights():
+    shapes = jax.eval_shape(Network().init, jax.random.key(0), jnp.zeros((1, 4, D)))["params"]
+    shapes |= {"image_conv": {"kernel": jnp.zeros((3, 3, 8, 4))}, "torch_linear": {"weight": jnp.zeros((6, 8))}}
+    shapes |= {"torch_conv": {"weight": jnp.zeros((6, 8, 3, 3))}, "embed": {"weight": jnp.zeros((12, 6))}}
+    shapes |= {"wo": {"kernel": jnp.zeros((H, D // H, D))}, "experts": {"kernel": jnp.zeros((3, 8, 4))}}
+    return jax.tree.map(lambda leaf: oracles.samples(leaf.shape, 1, np.float32), shapes)
+
+
+def matrices_of(tree):
+    found = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves_of(tree)}
+    return {path: as_matrix(np.asarray(found[path])) for path, as_matrix in MATRICES.items()}
+
+
+def leaves_of(tree):
+    return jax.tree_util.tree_leaves_with_path(tree)
+
+
+def test_two_of_four_inputs_are_kept():
+    hard = matrices_of(Pruner(k=2, lam=0.0, groups=NM(4), layout=LAYOUT).harden(weights()))
+    for path, matrix in hard.items():
+        *window, inputs, outputs = matrix.shape
+        kept = np.count_nonzero(matrix.reshape(*window, inputs // 4, 4, outputs), axis=-2)
+        assert (kept == 2).all(), path
+
+
+def test_channels_are_whole_neurons():
+    hard = matrices_of(Pruner(density=0.5, lam=0.0, groups=Channels(), per_leaf=True, layout=LAYOUT).harden(weights()))
+    for path, matrix in hard.items():
+        kept = (matrix != 0).reshape(-1, matrix.shape[-1])
+        assert kept.all(axis=0).sum() == kept.any(axis=0).sum() == matrix.shape[-1] // 2, path
+
+
+def test_heads_of_nnx_and_axes_by_number():
+    attention = nnx.MultiHeadAttention(H, D, rngs=nnx.Rngs(0), decode=False)
+    hard = Pruner(k=2, lam=0.0, groups=NM(4)).harden(attention)
+    query, out = np.asarray(hard.query.kernel[...]), np.asarray(hard.out.kernel[...])
+    assert (np.count_nonzero(query.reshape(D // 4, 4, D), axis=1) == 2).all()
+    assert (np.count_nonzero(out.reshape(D // 4, 4, D), axis=1) == 2).all()
+    heads = topk_mag_tree({"query": {"kernel": query}}, k=1, lam=0.0, groups=Channels(1))["query"]["kernel"]
+    assert np.any(heads, axis=(0, 2)).sum() == 1
+
+
+@pytest.mark.parametrize("name", ["DenseGeneral_0", "experts", "mixer"])
+def test_kernels_whose_inputs_are_unknown_are_refused(name):
+    params = {name: {"kernel": np.ones((4, 4, 8), np.float32)}}
+    for groups, axis in ((NM(4), "inputs"), (Channels(), "outputs")):
+        with pytest.raises(ValueError, match=rf"'{name}'.* {axis} for {type(groups).__name__}\("):
+            Pruner(k=1, lam=0.1, groups=groups)(params)
+    Pruner(k=1, lam=0.1, groups=Channels(-1))(params)
+
+
+def test_layouts_that_do_not_fit_are_named():
+    params = {"mixer": {"kernel": np.ones((4, 4, 8), np.float32)}}
+    for letters in ("inputs", "ii", "", None):
+        with pytest.raises(ValueError, match=rf"^layout .*'i'.*'o'.* got {letters!r} for 'mixer'$"):
+            Pruner(k=1, lam=0.1, layout={"mixer": letters})
+    with pytest.raises(ValueError, match=r"^layout .* 3 .*'mixer/kernel', got 'io'$"):
+        Pruner(k=1, lam=0.1, groups=NM(4), layout={"mixer": "io"})(params)
+    with pytest.raises(ValueError, match=r"^layout .*'mixture'"):
+        Pruner(k=1, lam=0.1, groups=NM(4), layout={"mixture": "ioo"})(params)
+
+
+def test_axes_are_described():
+    pruner = Pruner(k=2, lam=0.1, groups=NM(4), layout=LAYOUT)
+    lines = {line.split()[0]: line for line in pruner.describe(weights()).splitlines()}
+    assert "(16 in, 2 out, 8 out)" in lines["MultiHeadDotProductAttention_0/query/kernel"]
+    assert "(2 in, 8 in, 16 out)" in lines["MultiHeadDotProductAttention_0/out/kernel"]
+    assert "(6 out, 8 in)" in lines["torch_linear/weight"]
+    assert "(3, 8 in, 4 out)" in lines["experts/kernel"]
+    text = Pruner(k=1, lam=0.1, groups=Channels(-1)).describe({"mixer": {"kernel": np.ones((4, 4, 8), np.float32)}})
+    assert "(4, 4, 8)" in text
+    assert "axis -1" in text
