@@ -136,6 +136,9 @@ class Pruner:
         of convolutions, also ``conv`` of any number of axes) and of embeddings, ``"oi"`` those of a ``weight``
         (PyTorch, Equinox), ``"ioo"`` those of a ``query``, ``key`` or ``value`` of three axes (also ``q``, ``q_proj``)
         and ``"iio"`` those of ``out``. Other kernels of three axes need an entry here, as does GPT-2's ``c_attn``.
+      warn: whether a compiled or differentiated call warns, once for each program, of leaves and layers to which a
+        common budget leaves nothing. That takes a callback to the host, which ``jax.export`` and JAX's persistent cache
+        of programs refuse.
 
     Raises:
       ValueError: an argument is known and out of range.
@@ -162,6 +165,7 @@ class Pruner:
     stacked: Include | None = None
     stacked_axis: int = 0
     layout: Mapping[str, str] | None = dataclasses.field(default=None, hash=False)
+    warn: bool = True
 
     def __post_init__(self) -> None:
         interface.check_p(self.p)
@@ -215,6 +219,8 @@ class Pruner:
 
             hard = self._solve(weights, scores, amount, None, leaves)
             pruned = jax.tree.map(combined, hard, pruned, weights)
+        if self.warn and not (self.per_leaf or isinstance(self.groups, NM)):
+            _warn_of_empty_later(pruned, leaves)
         return pruned
 
     @overload
@@ -248,7 +254,7 @@ class Pruner:
         weights, scores = _separate(params)
         leaves = self._leaves(weights)
         hard = self._solve(weights, scores, self._amount(step), None, leaves)
-        self._warn_of_empty(_kept(hard, leaves))
+        _warn_of_empty(_kept(hard, leaves), self.per_leaf, stacklevel=3)
         if format == "dense":
             return hard
         from jax.experimental.sparse import BCOO  # the import takes a quarter of a second
@@ -328,7 +334,7 @@ class Pruner:
         traced, arrays = jax.core.Tracer, jax.Array | np.ndarray
         if all(isinstance(leaf.value, arrays) and not isinstance(leaf.value, traced) for leaf in pruned):
             kept = _kept(self._solve(weights, scores, amount, None, leaves), leaves)
-            self._warn_of_empty(kept)
+            _warn_of_empty(kept, self.per_leaf, stacklevel=3)
         rows = []
         for path, leaf in leaves.items():
             status = f"left alone: {leaf.reason}"
@@ -343,7 +349,7 @@ class Pruner:
                     status += f" to {budget(self._competitors(path, leaf))} {unit}"
                 status += "" if leaf.axis is None else f" in each of {jnp.shape(leaf.value)[leaf.axis]} layers"
                 numbers = kept.get(path)
-                status += "" if numbers is None else f", keeps {_range(numbers)}"
+                status += "" if numbers is None else f", keeps {_range(np.asarray(numbers))}"
             rows.append((written(path), self._shape(path, leaf) if is_array(leaf.value) else "", status))
         widths = [max(len(row[i]) for row in rows) for i in (0, 1)]
         lines = [f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}" for row in rows]
@@ -475,17 +481,6 @@ class Pruner:
         )
         return _layers_first(found, leaves, back=True)
 
-    def _warn_of_empty(self, kept: "dict[Any, np.ndarray]") -> None:
-        """Warns of leaves and layers that keep nothing."""
-        empty = []
-        for path, numbers in kept.items():
-            layers = "" if numbers.size == 1 else f" (layers {', '.join(map(str, np.flatnonzero(numbers == 0)))})"
-            if not numbers.all():
-                empty.append(f"{written(path)!r}{layers}")
-        if empty:
-            more = "a larger budget" if self.per_leaf else "per_leaf=True, a budget for each,"
-            warnings.warn(f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some", stacklevel=3)
-
 
 class _Leaf(NamedTuple):
     """A leaf, why it is left alone (empty if it is pruned), and the axis along which it holds layers."""
@@ -516,16 +511,46 @@ def _layers_first(tree: Any, leaves: dict[Any, _Leaf], *, back: bool = False) ->
     return jax.tree_util.tree_map_with_path(moved, tree)
 
 
-def _kept(hard: Any, leaves: dict[Any, _Leaf]) -> dict[Any, np.ndarray]:
-    """Returns how many entries of each pruned leaf or layer are not 0, for the leaves that this process can inspect."""
+def _kept(pruned: Any, leaves: dict[Any, _Leaf]) -> dict[Any, Array]:
+    """Returns how many entries of pruned leaves or layers are not 0; leaves of other processes are left out."""
     found = {}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(hard):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(pruned):
         entry = leaves[tuple(path)]
-        if not entry.pruned or not interface.known(leaf):
-            continue
-        axes = tuple(axis for axis in range(leaf.ndim) if axis != entry.axis)
-        found[tuple(path)] = np.atleast_1d(jnp.count_nonzero(leaf, axis=axes))
+        if entry.pruned and (isinstance(leaf, jax.core.Tracer) or interface.known(leaf)):
+            axes = tuple(axis for axis in range(leaf.ndim) if axis != entry.axis)
+            found[tuple(path)] = jnp.count_nonzero(leaf, axis=axes)
     return found
+
+
+def _warn_of_empty(kept: dict[Any, Array], per_leaf: bool, stacklevel: int) -> bool:
+    """Warns of leaves and layers that keep nothing, where this process can inspect them; returns whether it did."""
+    empty = []
+    for path, counts in kept.items():
+        if interface.known(counts) and not (numbers := np.asarray(counts)).all():
+            layers = f" (layers {', '.join(map(str, np.flatnonzero(numbers == 0)))})" if numbers.ndim else ""
+            empty.append(f"{written(path)!r}{layers}")
+    if empty:
+        more = "a larger budget" if per_leaf else "per_leaf=True, a budget for each,"
+        message = f"nothing but zeros is kept of {', '.join(empty)}; {more} keeps some"
+        warnings.warn(message, stacklevel=stacklevel)
+    return bool(empty)
+
+
+def _warn_of_empty_later(pruned: Any, leaves: dict[Any, _Leaf]) -> None:
+    """Warns once, when the program that is traced keeps nothing of one of several leaves or layers."""
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(pruned)):
+        return
+    kept = _kept(pruned, leaves)
+    if sum(numbers.size for numbers in kept.values()) < 2:
+        return
+    paths = list(kept)
+    warned: list[bool] = []
+
+    def warn(counts: list[Array]) -> None:
+        if not warned and _warn_of_empty(dict(zip(paths, counts, strict=True)), False, stacklevel=2):
+            warned.append(True)
+
+    jax.debug.callback(warn, list(kept.values()))
 
 
 def _range(numbers: np.ndarray) -> str:

@@ -178,6 +178,32 @@ def test_leaves_and_layers_that_keep_nothing_are_warned_of():
     jax.eval_shape(Pruner(k=40, lam=0.1).harden, tree)
 
 
+@pytest.mark.parametrize("explicit", [False, True])
+def test_leaves_that_keep_nothing_warn_once_in_training(explicit, recwarn):
+    """Also in a loop, under remat, for several networks at once, and on a mesh."""
+    pruner = Pruner(density=0.1, lam=0.0, straight_through=True)
+    params = {"large": {"kernel": 10 + jnp.ones((8, 4))}, "small": {"kernel": jnp.ones((8, 4))}}
+
+    @jax.jit
+    def train(params):
+        def loss(params, step):
+            return sum(jnp.sum(leaf) for leaf in jax.tree.leaves(jax.checkpoint(pruner)(params, step)))
+
+        slopes = jax.vmap(jax.grad(loss), (None, 0))
+        return jax.lax.scan(lambda params, step: (params, slopes(params, step)), params, jnp.zeros((3, 2)))
+
+    mesh = Mesh(np.array(jax.devices("cpu")[:2]), ("data",), axis_types=(AxisType.Explicit,))
+    with jax.set_mesh(mesh if explicit else Mesh(np.array(jax.devices("cpu")[:1]), ("one",))):
+        if explicit:
+            params = jax.device_put(params, NamedSharding(mesh, PartitionSpec("data")))
+        for _ in range(2):
+            jax.block_until_ready(train(params))
+        jax.effects_barrier()
+    (warning,) = recwarn
+    assert "'small/kernel'" in str(warning.message)
+    assert "'large/kernel'" not in str(warning.message)
+
+
 @pytest.mark.parametrize("name", ["include", "exclude", "stacked"])
 def test_a_pattern_that_matches_nothing_is_refused(name):
     pruner = Pruner(k=1, lam=0.1, **{name: matching("kernal$")})
