@@ -137,8 +137,7 @@ class Pruner:
         (PyTorch, Equinox), ``"ioo"`` those of a ``query``, ``key`` or ``value`` of three axes (also ``q``, ``q_proj``)
         and ``"iio"`` those of ``out``. Other kernels of three axes need an entry here, as does GPT-2's ``c_attn``.
       warn: whether a compiled or differentiated call warns, once for each program, of leaves and layers to which a
-        common budget leaves nothing. That takes a callback to the host, which ``jax.export`` and JAX's persistent cache
-        of programs refuse.
+        common budget leaves nothing. That takes a callback to the host, which ``jax.export`` refuses.
 
     Raises:
       ValueError: an argument is known and out of range.

@@ -5,7 +5,9 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
+from flax import nnx
 from jax.experimental.sparse import BCOO
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
@@ -243,3 +245,41 @@ def test_what_cannot_be_found_out_before_is_named_then():
         Pruner(k=1, lam=0.1).harden(PARAMS, format="csr")
     with pytest.raises(ValueError, match=r"^params must have at least one floating leaf that is counted"):
         share_of_nonzeros(PARAMS, matching("tail"))
+
+
+class Normed(nnx.Module):
+    def __init__(self, rngs):
+        self.linear, self.norm = nnx.Linear(8, 4, rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x):
+        return self.dropout(self.norm(self.linear(x)))
+
+
+def test_statistics_of_nnx_move_as_without_a_pruner():
+    """By the recipe of the tutorial; with all weights kept, training is that of the module itself."""
+    pruner = Pruner(density=1.0, lam=falling)
+
+    @functools.partial(nnx.jit, static_argnums=3)
+    def train_step(model, optimizer, x, prunes):
+        def loss(model):
+            pruned = pruner(model, 3) if prunes else model
+            value = jnp.mean(pruned(x) ** 2)
+            if prunes:
+                nnx.update(model, nnx.state(pruned, nnx.Not(nnx.Param)))
+            return value
+
+        optimizer.update(model, nnx.grad(loss)(model))
+
+    def trained(prunes):
+        model = Normed(nnx.Rngs(0))
+        optimizer = nnx.Optimizer(model, optax.sgd(0.1), wrt=nnx.Param)
+        for seed in range(2):
+            train_step(model, optimizer, oracles.samples((16, 8), seed, np.float32), prunes)
+        return nnx.state(model, nnx.Not(nnx.RngKey)), model
+
+    with jax.numpy_dtype_promotion("standard"):  # for flax
+        (found, model), (expected, _) = trained(True), trained(False)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5), found, expected)
+    assert np.abs(found["norm"]["mean"][...]).min() > 0
+    assert share_of_nonzeros(Pruner(density=0.25, lam=0.0).harden(model)) == 0.25
