@@ -347,6 +347,9 @@ class Pruner:
                 elif self.per_leaf:
                     status += f" to {budget(self._competitors(path, leaf))} {unit}"
                 status += "" if leaf.axis is None else f" in each of {jnp.shape(leaf.value)[leaf.axis]} layers"
+                shape = _of_layer(leaf)
+                if self.groups and (misfit := self.groups.on(self._layout(path, len(shape))).misfit(shape)):
+                    status = f"refused: it {misfit} for {self.groups}"
                 numbers = kept.get(path)
                 status += "" if numbers is None else f", keeps {_range(np.asarray(numbers))}"
             rows.append((written(path), self._shape(path, leaf) if is_array(leaf.value) else "", status))

@@ -115,3 +115,4 @@ def test_axes_are_described():
     text = Pruner(k=1, lam=0.1, groups=Channels(-1)).describe(mixer)
     assert "(4, 4, 8)" in text
     assert "axis -1" in text
+    assert "refused" in Pruner(k=1, lam=0.1, groups=Channels()).describe(mixer)
