@@ -37,7 +37,7 @@ def joined(tree):
 def selection(kind):
     """Compiles, for any budget, the weights that a pruner selects by scores, and those that the hard masks keep."""
     options = KINDS[kind][0]
-    pruner = Pruner(k=lambda step: step, lam=0.5, straight_through=True, **options)
+    pruner = Pruner(k=lambda step: step, lam=0.5, straight_through=True, warn=False, **options)
 
     def both(scores, k):
         masks = hard_topk_mask_tree(scores, k=k, **options)
