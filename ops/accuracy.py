@@ -1,6 +1,9 @@
-"""Top-k accuracy, for every k at once, and a surrogate loss of it."""
+"""Top-k accuracy, for several k at once, and a surrogate loss of it."""
+
+from collections.abc import Sequence
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -16,35 +19,39 @@ _FROM_1_TO_N = Range("in [1, {n}], {n} being the size along axis {axis}", 1, sha
 
 
 def topk_accuracy(
-    logits: ArrayLike, labels: ArrayLike, max_k: int, *, axis: int = -1, where: ArrayLike | None = None
+    logits: ArrayLike, labels: ArrayLike, k: int | Sequence[int], *, axis: int = -1, where: ArrayLike | None = None
 ) -> Array:
-    """Returns whether the label is among the ``k`` largest logits, for ``k = 1, ..., max_k`` at once.
+    """Returns whether the label is among the ``k`` largest logits; its mean over examples is the top-k accuracy.
 
-    The rank of the label is counted, without a sort. Among equal logits the first ranks first, as in ``lax.top_k``. If
-    an example has several labels, one of them suffices.
+    The rank of the label is counted, without a sort, whatever ``k``. Among equal logits the first ranks first, as in
+    ``lax.top_k``. If an example has several labels, one of them suffices.
 
     Args:
       logits: real array, any shape. A NaN never ranks ahead of a label, and a label whose logit is NaN is never a hit.
       labels: integers of the shape of ``logits`` without ``axis``; a label out of range is never a hit. Alternatively
         one value per class, of the shape of ``logits``, non-zero where the class is a label (multi-hot).
-      max_k: a Python integer in ``[1, n]``, ``n`` the size of ``logits`` along ``axis``.
+      k: a Python integer in ``[1, n]``, ``n`` the size of ``logits`` along ``axis``; or a tuple, list or range of them.
       axis: the axis of the classes.
       where: boolean array, broadcasting against ``logits``: classes that take part. The others are never a hit.
 
     Returns:
-      Boolean array of the shape of ``logits`` without ``axis``, with ``max_k`` at the end.
+      Boolean array of the shape of ``logits`` without ``axis``; with an axis at the end for several ``k``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
 
-    >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 2)
+    >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 1)
+    Array([False,  True], dtype=bool)
+    >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], (1, 2))
     Array([[False,  True],
            [ True,  True]], dtype=bool)
     """
     logits = interface.real(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    max_k = interface.check_whole("max_k", max_k, 1, n, f"in [1, {n}], the size along axis {axis}")
+    several = isinstance(k, tuple | list | range)
+    allowed = f"in [1, {n}], the size along axis {axis}"
+    ks = [interface.check_whole("k", one, 1, n, allowed) for one in (k if several else (k,))]
     labels, single = interface.check_targets("labels", labels, logits, axis)
     hits = rowwise(
         _hits,
@@ -54,14 +61,15 @@ def topk_accuracy(
         aligned=None if single else {"labels": labels.astype(bool)},
         per_row={"labels": (labels, INTEGERS)} if single else None,
         where=where,
+        constants={"ks": np.array(ks, np.int32)},
         returns=FEATURES,
-        max_k=max_k,
     )
-    return jnp.moveaxis(hits, axis, -1)
+    hits = jnp.moveaxis(hits, axis, -1)
+    return hits if several else hits[..., 0]
 
 
-def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) -> Array:
-    """Returns hits ``(rows, max_k)`` for rows ``(rows, n)`` with one label each, or one value per class."""
+def _hits(x: Array, labels: Array, where: Array | None = None, *, ks: Array) -> Array:
+    """Returns hits ``(rows, len(ks))`` for rows ``(rows, n)`` with one label each, or one value per class."""
     n = x.shape[1]
     present = jnp.full(x.shape, True) if where is None else where
     classes = lax.broadcasted_iota(jnp.int32, x.shape, 1)
@@ -72,8 +80,7 @@ def _hits(x: Array, labels: Array, where: Array | None = None, *, max_k: int) ->
     first = jnp.min(choose(chosen & (x == score), classes, n), axis=1, keepdims=True)
     ahead = present & ((x > score) | ((x == score) & (classes < first)))
     rank = jnp.sum(ahead, axis=1, keepdims=True, dtype=jnp.int32)
-    hits = rank < jnp.arange(1, max_k + 1, dtype=jnp.int32).reshape(1, max_k)
-    return jnp.any(chosen, axis=1, keepdims=True) & hits
+    return jnp.any(chosen, axis=1, keepdims=True) & (rank < ks.reshape(1, -1))
 
 
 def topk_surrogate_loss(

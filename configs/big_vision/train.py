@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
 
 def _topk_error(k: int) -> Callable[[jax.Array, jax.Array], jax.Array]:
     def error(logits: jax.Array, labels: jax.Array) -> jax.Array:
-        return 1.0 - ops.topk_accuracy(logits, labels.argmax(axis=-1), k)[:, k - 1].astype(jnp.float32)
+        return 1.0 - ops.topk_accuracy(logits, labels.argmax(axis=-1), k).astype(jnp.float32)
 
     return error
 

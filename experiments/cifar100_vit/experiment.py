@@ -94,7 +94,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def correct(logits: jax.Array, examples: Batch) -> jax.Array:
         """Returns bool [B, max_k]: whether the label, or one of several, is among the k largest logits."""
-        return ops.topk_accuracy(logits, examples["label"], max_k)
+        return ops.topk_accuracy(logits, examples["label"], range(1, max_k + 1))
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
         logits = logits_of(params, examples)

@@ -49,7 +49,7 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
         x, labels, np.asarray([0.5, 0.25, 0.25], np.float32), lam=_LAM
     ),
     "topk_surrogate_loss": lambda x, k, labels: ops.topk_surrogate_loss(x, labels, k, lam=_LAM),
-    "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, 10),
+    "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, range(1, 11)),
     **_named(
         lambda f, x, k: f({"whole": x, "first": x[0]}, density=0.1, lam=_LAM), ops.topk_mag_tree, ops.topk_mask_tree
     ),
