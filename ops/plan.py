@@ -13,6 +13,9 @@ from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
 _COUNT = Range("at least 1", 1, integer=True)
+_LIMIT = Range(">= 0", 0)
+# By what share rows may ask for more than columns take, since both are rounded.
+_SLACK = 1e-3
 
 
 class TopkPlan(NamedTuple):
@@ -65,7 +68,8 @@ def topk_plan(
         absent; ``+inf`` and NaN make their matrix NaN.
       k: how much is selected in a row: a real number in ``[0, n]``; one number, or an array that broadcasts to one
         value per row (the shape of ``x`` without the second ``axis``). If fewer entries take part, all are selected.
-      limit: the largest sum of a column, >= 0; one number, or an array that broadcasts to one value per column.
+      limit: the largest sum of a column, >= 0, or ``inf``; one number, or an array that broadcasts to one value per
+        column.
       lam: strength of the relaxation, in [1e-32, 1e32], in the units of ``x``; one number, or one per matrix.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: two axes: the first indexes rows, the second columns, which compete within a row.
@@ -80,7 +84,8 @@ def topk_plan(
       too small; then rows sum to ``k``, and columns exceed their limit.
 
     Raises:
-      ValueError: an argument known at trace time is out of range.
+      ValueError: an argument known at trace time is out of range, or ``k`` and ``limit`` are known and columns take
+        less than rows select (for a traced ``x``, all entries count as present that ``where`` does not exclude).
 
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],
@@ -95,12 +100,19 @@ def topk_plan(
     if tol is None:
         tol = 1e-9 if dtype == jnp.float64 else 1e-4
     k = interface.check_values("k", k, interface.UP_TO_N, x.shape[column], column, dtype)
-    limit = interface.check_values("limit", limit, interface.NON_NEGATIVE)
+    limit = interface.check_values("limit", limit, _LIMIT)
+    aligned = {"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")}
+    if (
+        interface.known(aligned["k"])
+        and interface.known(aligned["limit"])
+        and (where is None or interface.known(where))
+    ):
+        _check_room(*map(np.asarray, aligned.values()), x, where, row, column)
     return rowwise(
         _plans,
         x,
         axis=axis,
-        aligned={"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")},
+        aligned=aligned,
         per_row={
             "lam": (lam, interface.POSITIVE_STRENGTH),
             "max_iter": (interface.check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
@@ -119,6 +131,30 @@ def _spread(value: Array | np.ndarray, x: Array, axis: int, name: str) -> Array 
     """Returns one value per row (or column) with an axis of size 1 in place of ``axis``."""
     value = broadcast(value, interface.batch_shape(x, (axis,)), name, f"x without axis {axis}")
     return value.reshape(*x.shape[:axis], 1, *x.shape[axis + 1 :])
+
+
+def _check_room(k: np.ndarray, limit: np.ndarray, x: Array, where: ArrayLike | None, row: int, column: int) -> None:
+    """Checks that columns take what rows select. Looks at entries only if they do not without absent ones."""
+
+    def sums(present: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        counts = (np.sum(present, axis=axis, keepdims=True) for axis in (column, row))
+        selected, taken = (np.minimum(value, count) for value, count in zip((k, limit), counts, strict=True))
+        return selected.sum(axis=(row, column)), taken.sum(axis=(row, column))
+
+    def lacking(sums: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        return sums[0] > sums[1] * (1 + _SLACK)
+
+    every = np.broadcast_to(True, x.shape)
+    if not np.any(lacking(sums(every))):
+        return
+    present = every if where is None else every & np.asarray(where)
+    found = sums(present & (np.asarray(x) != -np.inf) if interface.known(x) else present)
+    if np.any(lacking(found)):
+        at = np.flatnonzero(lacking(found))[0]
+        selected, taken = (float(one.flat[at]) for one in found)
+        raise ValueError(
+            f"limit must let columns take the {selected:g} that rows select, got limits of {taken:g} in all"
+        )
 
 
 def _plans(
@@ -143,7 +179,9 @@ def _plans(
     scores = matrices(x if where is None else choose(where, x, -jnp.inf))
     available = jnp.sum((scores != -jnp.inf).astype(x.dtype), axis=2, keepdims=True)
     wanted = jnp.minimum(matrices(k)[:, :, :1], available)
-    problem = Problem(scores, wanted, matrices(limit)[:, :1], lam[:, :, None])
+    # No column sums to more than the number of its rows.
+    limits = jnp.minimum(matrices(limit)[:, :1], scores.shape[1] + 1.0)
+    problem = Problem(scores, wanted, limits, lam[:, :, None])
     plan, iterations, residual = solve(problem, p, max_iter[:, :, None].astype(jnp.int32), tol[:, :, None])
     plan = jnp.swapaxes(plan, 1, 2) if turned else plan
     return TopkPlan(plan.reshape(x.shape), iterations, residual, residual <= tol)

@@ -102,6 +102,21 @@ def _solve_columns(at: Potentials, problem: Problem, p: float) -> TwoFloat:
     return select((free <= b) | (v.hi < 0), nothing, v)
 
 
+def _lowered(at: Potentials, problem: Problem) -> Potentials:
+    """Returns potentials of the same plan, with one ``v`` of 0 if the limits allow for more than the rows select.
+
+    As long as all of ``v`` is positive, no step that looks at the sums of rows and columns finds the way there: they do
+    not depend on what is added to all of ``v`` and taken from all of ``u``.
+    """
+    counts = _column_sums((problem.x > -jnp.inf).astype(problem.x.dtype))
+    spare = _total(jnp.minimum(problem.b, counts)) > _total(problem.k)
+    least = jnp.argmin(choose(counts > 0, at.v.hi, jnp.inf), axis=2, keepdims=True)
+    hi, lo = (choose(spare, jnp.take_along_axis(part, least, axis=2), 0.0) for part in at.v)
+    u, v = (two_sum(of.hi, sign * hi) for of, sign in ((at.u, 1.0), (at.v, -1.0)))
+    u, v = two_sum(u.hi, u.lo + (at.u.lo + lo)), two_sum(v.hi, v.lo + (at.v.lo - lo))
+    return Potentials(u, TwoFloat(*(choose(v.hi > 0, part, 0.0) for part in v)))
+
+
 def _violation(at: Potentials, problem: Problem, p: float) -> Array:
     """Returns the largest violation of the sum of a row, of the limit of a column, or of a binding limit."""
     _, _, taken = _selection(problem.x, at, problem.lam, p)
@@ -154,7 +169,6 @@ def _interior(problem: Problem, p: float, max_iter: Array, size: Array) -> tuple
     x, k, b, lam = problem
     present = x > -jnp.inf
     m, n = x.shape[1:]
-    b = jnp.minimum(b, m + 1.0)
     small = jnp.finfo(x.dtype).eps ** 0.5 * jnp.maximum(_largest(k), 1.0)
 
     def excess(room: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -276,7 +290,7 @@ def _solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> _St
         return best
 
     def advance(state: _State) -> _State:
-        at = newton(state.at)
+        at = newton(_lowered(state.at, problem))
         at = at._replace(v=_solve_columns(at, problem, p))
         at = at._replace(u=_moved_potential(at.u, _reduced_scores(x, at), k, lam, p))
 

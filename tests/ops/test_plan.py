@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy import optimize
 
 from ops import topk_plan
@@ -35,7 +36,11 @@ def generic(x, k, limit, lam, p):
 def hard_ones(m=8, n=64, count=3):
     """Problems on which steps that see only the entries taken in part go astray: scores, k, limits, entries, lam."""
     rng = np.random.default_rng(0)
-    integers, one = rng.integers(-3, 4, (count, m, n)), np.ones((count, m, n), bool)
+    full = np.ones((count, m, n), bool)
+    outliers = np.where(rng.random((count, m, n)) < 0.02, 1e3, rng.normal(size=(count, m, n)))
+    for name, x, lam in (("ties", rng.integers(0, 2, (count, m, n)), 1e-3), ("outliers", outliers, 1.0)):
+        yield f"{name} with little room", x, n / 4, m / 4 * 1.0001, full, lam
+    integers, one = rng.integers(-3, 4, (count, m, n)), full
     cauchy = rng.standard_cauchy((count, m, n))
     some = rng.random((count, m, n)) < 0.5
     shares = some * rng.random((count, m, n))
@@ -120,16 +125,33 @@ def test_what_has_no_plan_is_flagged_and_spoils_no_other():
     x = np.stack([scores(8, 64, seed) for seed in range(3)]).astype(np.float32)
     x[1, 0, 0] = np.nan
     k, limit, where = np.full((3, 8), 16, np.float32), np.float32(64 * [2.5]), np.ones(x.shape, bool)
-    limits = np.stack([limit, limit, 0.6 * limit])
+    # A row of the last matrix takes every entry, but some columns less than one.
+    limits, k[2, 0] = np.stack([limit, limit, np.where(np.arange(64) < 10, 0.5, np.inf)]).astype(np.float32), 64
     found = topk_plan(x, k, limits, lam=0.5, where=where, max_iter=60)  # the program of the ties above
     assert found.converged.tolist() == [True, False, False]
     assert np.isnan(found.plan).any(axis=(1, 2)).tolist() == [False, True, False]
-    np.testing.assert_allclose(found.plan[2].sum(axis=1), 16, rtol=1e-4)
-    assert found.residual[2] > (found.plan[2].sum(axis=0) - 1.5).max() - 1e-4
+    np.testing.assert_allclose(found.plan[2].sum(axis=1), k[2], rtol=1e-4)
+    assert found.residual[2] > (found.plan[2].sum(axis=0) - limits[2]).max() - 1e-4
     assert found.residual[2] > 0.4
     np.testing.assert_allclose(found.plan[0].sum(axis=1), 16, rtol=1e-4)
-    hasty = topk_plan(x, k, np.stack([limit] * 3), lam=0.01, where=where, max_iter=1)
+    hasty = topk_plan(x, k[:1], np.stack([limit] * 3), lam=0.01, where=where, max_iter=1)
     assert not hasty.converged.any()
     assert hasty.iterations.tolist() == [1, 0, 1]
     assert hasty.residual[0] > (hasty.plan[0].sum(axis=0) - 2.5).max() - 1e-4
     assert hasty.residual[0] > 0.01
+
+
+def test_limits_are_refused_only_where_no_plan_exists():
+    x, present = np.ones((4, 3), np.float32), np.arange(4)[:, None] < 3
+
+    def shape(x, **options):
+        return jax.eval_shape(lambda x: topk_plan(x, 1, 1, **options), x)
+
+    with pytest.raises(ValueError, match=r"^limit .* 4 .* 3 in all"):
+        shape(x)
+    assert shape(x, where=present).plan.shape == (4, 3)
+    with pytest.raises(ValueError, match=r"^limit .* 3 .* 2 in all"):
+        shape(x, where=present & (np.arange(3) < 2))
+    assert jax.eval_shape(lambda limit: topk_plan(x, 1, limit), 1.0).plan.shape == (4, 3)
+    absent = topk_plan(np.where(present, x, -np.inf), 1, 1)
+    np.testing.assert_allclose(absent.plan.sum(axis=1), [1, 1, 1, 0], atol=1e-4)
