@@ -130,6 +130,12 @@ def check_count(name: str, count: int) -> None:
         raise ValueError(f"{name} must have at most {_MOST_ENTRIES} competing entries, got {count}")
 
 
+def check_entries(name: str, x: Array, axis: Axis) -> None:
+    """Checks that rows of ``x`` along ``axis`` have entries; there may be no rows."""
+    if size_along(x.shape, check_axes(axis, x.ndim, name)) == 0:
+        raise ValueError(f"{name} must have at least one entry along axis {axis}, got shape {x.shape}")
+
+
 def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     """Returns ``density`` times ``size``, rounded down, in ``dtype``; exact if the density is known.
 

@@ -10,9 +10,20 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import ROWS, SHARE, STRENGTH, Axis, check_axes, check_p, floating, rowwise, size_along
+from .interface import (
+    ROWS,
+    SHARE,
+    STRENGTH,
+    Axis,
+    check_entries,
+    check_p,
+    check_values,
+    floating,
+    rowwise,
+    working_dtype,
+)
 from .isotonic.problem import Problem, descending
-from .isotonic.solvers import Solver, SolverName, as_solver, solve
+from .isotonic.solvers import PAV, Solver, SolverName, as_solver, solve
 from .nonlinearities import IDENTITY
 from .scalar.arithmetic import choose
 
@@ -91,8 +102,8 @@ def soft_sort(
     of ``x`` for every ``lam``. Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` do not affect the others; they come first, or last if
-        ``descending``.
+      x: real array, any shape. Infinite entries do not affect the others; ``-inf`` comes first, ``inf`` last, the other
+        way round if ``descending``.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in 1 / the units of ``x`` for ``p = 2``; a scalar, or
         one value per row. Rows in which ``lam * x`` overflows are NaN.
       descending: whether the largest comes first.
@@ -124,7 +135,8 @@ def soft_rank(
     Shape, dtype and derivatives are as for ``project_permutahedron``.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
+      x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; those
+        equal to ``inf`` have the ranks of the largest, and no gradient.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32], in the units of ``x`` for ``p = 2``; a scalar, or one
         value per row.
       descending: whether the largest entry has rank 1, as in the paper; by default the smallest one has.
@@ -150,17 +162,19 @@ def soft_quantile(
     where: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
 ) -> Array:
-    """Returns a quantile of the values of ``soft_sort``, interpolated linearly, and differentiable like them.
+    """Returns quantiles of the values of ``soft_sort``, interpolated linearly, and differentiable like them.
 
     Args:
-      x: real array, any shape. Entries equal to ``-inf`` count as absent.
-      q: the probability, in [0, 1]: a scalar, or one value per row.
+      x: real array, any shape. Entries equal to ``-inf`` count as absent. A quantile beyond the last finite entry is
+        ``inf`` if there are entries equal to ``inf``.
+      q: the probability, in [0, 1]; or an array of several, of one axis, for all rows.
       lam: strength of the regularisation, as in ``soft_sort``. At 0 this is ``jax.numpy.quantile``.
       where: boolean array, broadcasting against ``x``: entries that take part. Without any, the result is NaN.
       p, axis, solver: as in ``project_permutahedron``.
 
     Returns:
-      Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float).
+      Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Several ``q``
+      have an axis of their own in front, as in ``jax.numpy.quantile``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
@@ -168,38 +182,43 @@ def soft_quantile(
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5
     """
-    x = floating(x)
-    if size_along(x.shape, check_axes(axis, x.ndim)) == 0:
-        raise ValueError(f"x must have at least one entry along axis {axis}, got shape {x.shape}")
-    return _operate(_quantile, x, lam, p, axis, solver, per_row={"q": (q, SHARE)}, where=where, returns=ROWS)
+    x, q = floating(x), check_values("q", q, SHARE)
+    check_entries("x", x, axis)
+    if q.ndim > 1:
+        raise ValueError(f"q must be a scalar or have one axis, got shape {q.shape}")
+    places = {"q": jnp.asarray(q).astype(working_dtype(x.dtype)).reshape(-1)}
+    found = _operate(_quantiles, x, lam, p, axis, solver, where=where, constants=places, returns=(ROWS,) * q.size)
+    return jnp.stack(found) if q.ndim else found[0]
 
 
 def _operate(
     function, x: ArrayLike, lam: ArrayLike, p: float, axis: Axis, solver: SolverName | Solver, **options
 ) -> Any:
     p = check_p(p)
-    per_row = {"lam": (lam, STRENGTH)} | options.pop("per_row", {})
-    return rowwise(function, x, axis=axis, per_row=per_row, p=p, solver=as_solver(solver, p), **options)
+    return rowwise(
+        function, x, axis=axis, per_row={"lam": (lam, STRENGTH)}, p=p, solver=as_solver(solver, p), **options
+    )
 
 
 def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> Array:
-    """Returns the projection of rows ``(rows, n)``; entries or weights of ``-inf`` come last."""
+    """Returns the projection of rows ``(rows, n)``; entries or weights of ``-inf`` come last, of ``inf`` first."""
     unknown = jnp.any(jnp.isnan(x) | jnp.isnan(w), axis=1, keepdims=True)
     problem = Problem(p, IDENTITY)
     s, in_place = descending(x)
     weights = -jnp.sort(-w, axis=1)
     absent = (s == -jnp.inf) | (weights == -jnp.inf)
-    s, w = choose(absent, 0.0, s), choose(absent, 0.0, weights)
-    # A shift of x does not change the solution; shifting a middle entry to 0 loses the least to rounding.
-    half = jnp.sum(~absent, axis=1, keepdims=True) // 2
-    s = s - lax.stop_gradient(jnp.take_along_axis(s, jnp.minimum(half, s.shape[1] - 1), axis=1))
-    # Absent entries are put so low that no block contains both them and others.
-    low = s - problem.gap(jnp.maximum(w, 0.0), choose(lam == 0, 1.0, lam))
-    low = jnp.min(choose(absent, 0.0, low), axis=1, keepdims=True)
-    s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
-
+    above = ((s == jnp.inf) | (weights == jnp.inf)) & ~absent
+    s, w = (choose(absent | above, 0.0, value) for value in (s, weights))
     hard = lam == 0
     lam = choose(hard, 1.0, lam)
+    if not isinstance(solver, PAV):
+        s = _shorten_gaps(s, w, lam, problem)
+    # Absent and infinite entries are put so far that no block contains both them and others.
+    low = jnp.min(s - problem.gap(jnp.maximum(w, 0.0), lam), axis=1, keepdims=True)
+    high = jnp.max(s - problem.gap(jnp.minimum(w, 0.0), lam), axis=1, keepdims=True)
+    s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
+    s = choose(above, lax.stop_gradient(high + 1.0 + jnp.abs(high)), s)
+
     found = solve(problem, s, w, lam, solver)
     t = (s - found.v.hi) - found.v.lo
     alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
@@ -207,7 +226,19 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
     finite = jnp.isfinite(choose(hard, 0.0, reach)) & ~unknown
     y = choose(alone, w, problem.dual(t, lam))
-    return in_place(choose(finite, choose(absent, weights, y), jnp.nan))
+    return in_place(choose(finite, choose(absent | above, weights, y), jnp.nan))
+
+
+def _shorten_gaps(s: Array, w: Array, lam: Array, problem: Problem) -> Array:
+    """Returns decreasing ``s`` with gaps that no block crosses made short, for solvers with one float per entry.
+
+    Since ``y`` lies between the least and the largest of ``w``, entries of a block differ by at most ``reach``.
+    """
+    constant = lax.stop_gradient(s)
+    least, largest = (problem.gap(of(lax.stop_gradient(w), axis=1, keepdims=True), lam) for of in (jnp.min, jnp.max))
+    reach = 2.0 * lax.stop_gradient(largest - least)
+    drops = jnp.minimum(constant[:, :-1] - constant[:, 1:], reach)
+    return (s - constant) - jnp.pad(jnp.cumsum(drops, axis=1), ((0, 0), (1, 0)))
 
 
 def _one_to_n(x: Array) -> Array:
@@ -227,12 +258,15 @@ def _ranked(x: Array, lam: Array, where: Array | None = None, *, decreasing: boo
     return _projected(entries, jnp.maximum(_one_to_n(x) - absent, 0.0), lam, p=p, solver=solver)
 
 
-def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver) -> Array:
+def _quantiles(
+    x: Array, q: Array, lam: Array, where: Array | None = None, *, p: float, solver: Solver
+) -> tuple[Array, ...]:
+    """Returns the quantiles ``q``, ``(m,)``, of rows ``(rows, n)``: ``m`` arrays ``(rows, 1)``."""
     present = x != -jnp.inf if where is None else where & (x != -jnp.inf)
     ordered = _sorted(x, lam, present, decreasing=False, p=p, solver=solver)
     count = jnp.sum(present, axis=1, keepdims=True, dtype=jnp.int32)
 
-    place = q * (count - 1).astype(x.dtype)
+    place = q.reshape(1, -1) * (count - 1).astype(x.dtype)
     below = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, jnp.maximum(count - 2, 0))
     part = place - below.astype(x.dtype)
     # Absent entries come first.
@@ -240,4 +274,8 @@ def _quantile(x: Array, q: Array, lam: Array, where: Array | None = None, *, p: 
     first = jnp.minimum(last + 1 - count + below, last)
     low = jnp.take_along_axis(ordered, first, axis=1)
     high = jnp.take_along_axis(ordered, jnp.minimum(first + 1, last), axis=1)
-    return choose(count > 0, low * (1 - part) + high * part, jnp.nan)
+    # A product of 0 and infinity would be NaN, in the derivative in q as well.
+    finite = high < jnp.inf
+    between = choose(finite, low, 0.0) * (1 - part) + choose(finite, high, 0.0) * part
+    found = choose(finite, between, choose(part > 0, high, low))
+    return tuple(jnp.split(choose(count > 0, found, jnp.nan), q.size, axis=1))

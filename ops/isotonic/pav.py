@@ -143,7 +143,7 @@ def merge(
     start = 0.5 * low_hi + 0.5 * high_hi
     # The root lies between the two values in the middle, which may round to the same float.
     lower, upper = jnp.nextafter(low_hi, -jnp.inf), jnp.nextafter(high_hi, jnp.inf)
-    root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf)).point
+    root = find_root(evaluate, start, End(lower, jnp.inf), End(upper, -jnp.inf), nearer=True).point
     low, high = TwoFloat(low_hi, low_lo), TwoFloat(high_hi, high_lo)
     root = select(difference(root, low) < 0, low, select(difference(root, high) > 0, high, root))
     # Without a violation gamma is NaN, to which all comparisons are false.

@@ -1,10 +1,24 @@
 """Isotonic regression with general weights, for arrays of any shape."""
 
+from typing import Any
+
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from ..interface import POSITIVE_STRENGTH, Axis, Range, check_p, check_values, floating, known, rowwise, shown, strength
+from ..interface import (
+    POSITIVE_STRENGTH,
+    Axis,
+    Range,
+    check_entries,
+    check_p,
+    check_values,
+    floating,
+    known,
+    rowwise,
+    shown,
+    strength,
+)
 from ..nonlinearities import ABS, Nonlinearity, nonlinearity
 from ..scalar.arithmetic import choose, power
 from .problem import Problem
@@ -28,7 +42,7 @@ def isotonic_regression(
     upper: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     solver: SolverName | Solver = "pav",
-) -> Solution:
+) -> Array:
     """Returns the solution of ``min sum_i c_i (r*(s_i - v_i) + w_i phi(v_i))`` over decreasing ``v``.
 
     With ``c = 1`` this is equation 5 of Sander et al. (2023), where ``r*(t) = lam ** (1 - q) |t| ** q / q`` is the
@@ -59,23 +73,48 @@ def isotonic_regression(
         like ``Dykstra(max_iter=10, tol=0.0)``.
 
     Returns:
-      A ``Solution`` in the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least). If
+      Array of the shape and dtype of ``s`` (integers are promoted to float; computed in float32 at least). If
       gaps between entries, divided by ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12
       ``lam`` on for ``p = 1.02``, from 1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
-      Rows are NaN, too, if a traced ``lower`` is above ``upper``, or ``lam / c ** (p - 1)`` not in [1e-32, 1e32].
+      Rows are NaN, too, if an entry or argument is NaN, a traced ``lower`` is above ``upper``, or
+      ``lam / c ** (p - 1)`` not in [1e-32, 1e32]. ``ops.isotonic.isotonic_solution`` says whether a solver converged.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
 
-    >>> isotonic_regression([1.0, 3.0, 2.0]).v
+    >>> isotonic_regression([1.0, 3.0, 2.0])
     Array([2., 2., 2.], dtype=float32)
+    """
+    options: dict[str, Any] = {"lower": lower, "upper": upper, "sample_weight": sample_weight, "solver": solver}
+    return isotonic_solution(s, w, lam=lam, p=p, phi=phi, axis=axis, increasing=increasing, **options).v
+
+
+def isotonic_solution(
+    s: ArrayLike,
+    w: ArrayLike = 0.0,
+    *,
+    lam: ArrayLike = 1.0,
+    p: float = 2.0,
+    phi: str | Nonlinearity = "identity",
+    axis: Axis = -1,
+    increasing: bool = False,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    solver: SolverName | Solver = "pav",
+) -> Solution:
+    """Returns ``isotonic_regression`` as a ``Solution``, which says whether the solver converged.
+
+    Arguments and errors are those of ``ops.isotonic_regression``.
+
+    >>> isotonic_solution([1.0, 3.0, 2.0], solver="dykstra").converged
+    Array(True, dtype=bool)
     """
     s, w, phi = floating(s, "s"), floating(w, "w"), nonlinearity(phi)
     problem = Problem(check_p(p), phi)
     if not problem.linear and known(w) and np.any(np.asarray(w) < 0):
         raise ValueError(f"w must not be negative for phi={phi.name!r}, got {np.min(np.asarray(w))}")
-    if s.size == 0:
-        raise ValueError(f"s must have at least one entry, got shape {s.shape}")
+    check_entries("s", s, axis)
     default = 0.0 if phi.even else -np.inf
     above = Range("at least 0 for phi='abs'", 0.0) if phi == ABS else _REAL
     lower = check_values("lower", default if lower is None else lower, above)

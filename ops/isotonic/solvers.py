@@ -129,15 +129,15 @@ def solve(problem: Problem, s: Array, w: Array, lam: Array, solver: Solver, unit
     else:
         v, linked, iterations = _iterate(solver, problem, unit, *terms)
     point = v.hi + v.lo
-    gap = _residual(problem, point, linked, *terms)
-    unknown = jnp.any(jnp.isnan(terms[2]), axis=1, keepdims=True)
+    off = _residuals(problem, point, linked, *terms)
+    unknown = functools.reduce(jnp.logical_or, [jnp.any(jnp.isnan(term), axis=1, keepdims=True) for term in terms])
     v = TwoFloat(choose(unknown, jnp.nan, v.hi), choose(unknown, 0.0, v.lo))
     return Pooled(
         v=_attach_derivative(problem, s, w, lam, v, linked),
         linked=linked,
         iterations=iterations,
-        residual=gap,
-        converged=gap <= _tolerance(solver, terms[0], point, unit),
+        residual=jnp.max(off, axis=1, keepdims=True),
+        converged=_all(off <= _tolerance(solver, terms[0], point, linked, unit)),
     )
 
 
@@ -148,11 +148,16 @@ def _out_of_order(v: TwoFloat) -> Array:
     return rises > math.sqrt(jnp.finfo(value.dtype).eps) * jnp.max(jnp.abs(value), axis=1, keepdims=True)
 
 
-def _tolerance(solver: Solver, s: Array, v: Array, lam: Array) -> Array:
-    """Returns the residual at which a row has converged; the default includes the rounding of entries and solution."""
+def _tolerance(solver: Solver, s: Array, v: Array, linked: Array, lam: Array) -> Array:
+    """Returns the residual at which an entry has converged; the default includes the rounding of entries and solution.
+
+    An iterative solver would stop at the rounding of the largest entry of a row, far above others that still move, so
+    for it only the entries of the same block count.
+    """
     if isinstance(solver, _Iterative) and solver.tol is not None:
         return solver.tol * lam
-    size = jnp.max(jnp.abs(s), axis=1, keepdims=True) + jnp.max(jnp.abs(v), axis=1, keepdims=True)
+    size = jnp.abs(s) + jnp.abs(v)
+    size = _block_max(size, linked) if isinstance(solver, _Iterative) else jnp.max(size, axis=1, keepdims=True)
     return (1e-12 if s.dtype == jnp.float64 else 1e-6) * lam + _ROUNDINGS * jnp.finfo(s.dtype).eps * size
 
 
@@ -171,9 +176,10 @@ def _iterate(
         state, done, taken, iteration = carry
         count = jnp.minimum(_STRIDE, solver.max_iter - iteration)
         state = lax.fori_loop(0, count, lambda _, state: advance(state), state)
-        gap = _residual(problem, state.v, method.linked(state), s, w, lam)
+        linked = method.linked(state)
+        off = _residuals(problem, state.v, linked, s, w, lam)
         taken = choose(done, taken, taken + count)
-        done = done | (gap <= _tolerance(solver, s, state.v, unit))
+        done = done | _all(off <= _tolerance(solver, s, state.v, linked, unit))
         return state, done, taken, iteration + count
 
     none_done = jnp.zeros(unit.shape, bool)
@@ -182,10 +188,15 @@ def _iterate(
     return TwoFloat(state.v, jnp.zeros_like(state.v)), method.linked(state), taken
 
 
+def _firsts(linked: Array) -> Array:
+    """Returns which entries are the first of their block, ``(rows, n)``."""
+    return jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
+
+
 def _block_sum(values: Array, linked: Array) -> Array:
     """Returns at every entry the sum of ``values`` over its block, ``(rows, n)``."""
     rows, n = values.shape
-    first = jnp.concatenate([jnp.ones_like(linked[:, :1]), ~linked[:, :-1]], axis=1)
+    first = _firsts(linked)
     # A segment sum adds one entry after another, so that its rounding error grows with the number of entries. Summing
     # pieces of at most sqrt(n) entries first, then the pieces, keeps the error small.
     cut = (jnp.arange(n) % math.isqrt(n) == 0).reshape(1, n)
@@ -196,12 +207,24 @@ def _block_sum(values: Array, linked: Array) -> Array:
     return add(add(values.ravel(), piece), block_of_piece)[block].reshape(rows, n)
 
 
-def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:
-    """Returns the violation of the optimality conditions, in the units of ``v``, shape ``(rows, 1)``.
+def _block_max(values: Array, linked: Array) -> Array:
+    """Returns at every entry the largest of ``values`` in its block, ``(rows, n)``."""
+    block = jnp.cumsum(_firsts(linked).ravel(), dtype=jnp.int32) - 1
+    most = jax.ops.segment_max(values.ravel(), block, num_segments=values.size, indices_are_sorted=True)
+    return most[block].reshape(values.shape)
 
-    It is the larger of two maxima: the distance of an entry from the value to which its block would pool, and the
-    amount by which these values are out of order. It is zero only at the solution, provided that the multipliers of the
-    links are not negative. The change between iterations cannot replace it, since slow convergence makes that small.
+
+def _all(condition: Array) -> Array:
+    return jnp.all(condition, axis=1, keepdims=True)
+
+
+def _residuals(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam: Array) -> Array:
+    """Returns the violation of the optimality conditions at each entry, in the units of ``v``, shape ``(rows, n)``.
+
+    It is the larger of two: the distance of an entry from the value to which its block would pool, and the amount by
+    which this value is out of order with the one before. It is zero only at the solution, provided that the multipliers
+    of the links are not negative. The change between iterations cannot replace it, since slow convergence makes that
+    small.
     """
     mean = _block_sum(v, linked) / _block_sum(jnp.ones_like(v), linked)
     t = s - mean
@@ -209,9 +232,7 @@ def _residual(problem: Problem, v: Array, linked: Array, s: Array, w: Array, lam
     curvature = _block_sum(problem.dual_slope(t, lam) + w * problem.curvature(mean), linked)
     pooled = mean - choose(curvature > 0, slope / choose(curvature > 0, curvature, 1.0), 0.0)
     disorder = jnp.maximum(pooled[:, 1:] - pooled[:, :-1], 0.0)
-    return jnp.maximum(
-        jnp.max(jnp.abs(v - pooled), axis=1, keepdims=True), jnp.max(disorder, axis=1, keepdims=True, initial=0.0)
-    )
+    return jnp.maximum(jnp.abs(v - pooled), jnp.pad(disorder, ((0, 0), (1, 0))))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ..interface import ENTRIES, POSITIVE_STRENGTH, UP_TO_N, Axis, check_p, floating, rowwise
+from ..interface import ENTRIES, POSITIVE_STRENGTH, UP_TO_N, Axis, check_entries, check_p, floating, rowwise
 from ..nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from ..scalar.arithmetic import TwoFloat, choose
 from ..scalar.equation import Equation
@@ -40,8 +40,7 @@ def topk_solution(
     Array(True, dtype=bool)
     """
     x, p = floating(x), check_p(p)
-    if x.size == 0:
-        raise ValueError(f"x must have at least one entry, got shape {x.shape}")
+    check_entries("x", x, axis)
     return rowwise(
         _solved,
         x,

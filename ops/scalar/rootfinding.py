@@ -73,7 +73,7 @@ class Root(NamedTuple):
 class State(NamedTuple):
     """The state of the search; every field has one value per row."""
 
-    anchor: Array  # the origin of the points: 0, or the upper of two neighbouring floats between which the root lies
+    anchor: Array  # the origin of the points: 0, or the upper (or `nearer`) of the two floats around the root
     point: Array  # evaluated next, together with `rest`
     rest: Array  # the low part of the next point, less than the gap to the neighbouring float
     last_level: Array
@@ -100,6 +100,7 @@ def find_root(
     right: End,
     *,
     extended: bool | Array = True,
+    nearer: bool = False,
     rows: Rows | None = None,
     ahead: int = 0,
 ) -> Root:
@@ -116,6 +117,8 @@ def find_root(
       left: an end at or to the left of every root, finite; one for all rows, or one per row.
       right: an end at or to the right of every root; one for all rows, or one per row.
       extended: whether points between two neighbouring floats are searched too; one for all rows, or one per row.
+      nearer: whether points between two neighbouring floats are distances from the one whose level is nearer to 0, for
+        roots that may lie just above a float. By default they are distances from the upper one.
       rows: how scalars per row are computed; by default as suits the device.
       ahead: how many evaluations come before the loop of the others (loop peeling).
 
@@ -216,16 +219,20 @@ def find_root(
         narrow = where_extended(gap <= jnp.maximum(quarter_eps * found.scale, least))
         finished = arrived | settled | narrow | jnp.isnan(found.excess)
         done = was_done | finished | (stuck & (anchored if extended is True else anchored | ~jnp.asarray(extended)))
-        start_between = stuck & ~done  # the search goes on between two floats, from the upper one
+        start_between = stuck & ~done  # the search goes on between two floats, from one of them
+        origin, inwards = right, -0.5 * gap
+        if nearer:
+            from_left = lax.abs(left_level) < lax.abs(right_level)
+            origin, inwards = lax.select(from_left, left, right), lax.select(from_left, -inwards, inwards)
         return State(
-            anchor=lax.select(start_between, right, state.anchor),
-            point=lax.select(done, point, lax.select(start_between, -0.5 * gap, proposal)),
+            anchor=lax.select(start_between, origin, state.anchor),
+            point=lax.select(done, point, lax.select(start_between, inwards, proposal)),
             rest=lax.select(done, rest, beyond),
             last_level=level,
             best_level=lax.min(state.best_level, size),
-            left=lax.select(start_between, -gap, left),
+            left=lax.select(start_between, left - origin, left),
             left_level=left_level,
-            right=lax.select(start_between, zero, right),
+            right=lax.select(start_between, right - origin, right),
             right_level=right_level,
             slow=lax.select(bisect, count, slow),
             done=done.astype(count.dtype) * limit,

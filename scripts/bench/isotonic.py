@@ -85,7 +85,7 @@ def measure_regression(n: int, seconds: float, contest: Contest) -> Found:
     A package whose values are not ours is left out, among those that ``failed``.
     """
     x, calls = draw(shape_of(n)).x[0], {}
-    ours = np.asarray(ops.isotonic_regression(x).v)
+    ours = np.asarray(ops.isotonic_regression(x))
     for name, load in REGRESSIONS.items():
 
         def prepare() -> Call:
@@ -102,7 +102,7 @@ def measure_regression(n: int, seconds: float, contest: Contest) -> Found:
 
 
 def _ours(x: np.ndarray) -> Callable[[], Any]:
-    return functools.partial(jax.jit(lambda s: ops.isotonic_regression(s).v), jnp.asarray(x))
+    return functools.partial(jax.jit(ops.isotonic_regression), jnp.asarray(x))
 
 
 def _scipy(x: np.ndarray) -> Callable[[], Any]:

@@ -149,7 +149,7 @@ CALLS = {
         ops.topk_fenchel_young_mixture, logits=X, targets=LABELS, weights=np.float32([0.5, 0.25]), lam=LAM
     ),
     "topk_surrogate_loss": _call(ops.topk_surrogate_loss, logits=X, labels=LABELS, k=np.maximum(K, 1), lam=LAM),
-    "topk_accuracy": _call(ops.topk_accuracy, logits=X, labels=LABELS, max_k=3, where=WHERE),
+    "topk_accuracy": _call(ops.topk_accuracy, logits=X, labels=LABELS, k=(1, 3), where=WHERE),
     "topk_conjugate": _call(ops.topk_conjugate, y=X, k=K),
     "k_support_norm": _call(ops.k_support_norm, y=X, k=K),
     "k_support_negentropy": _call(ops.k_support_negentropy, y=np.abs(X), k=K),

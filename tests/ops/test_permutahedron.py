@@ -58,11 +58,47 @@ def test_golden_values():
     assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
 
 
+@pytest.mark.parametrize(("dtype", "descending"), [(np.float32, False), (np.float64, True)])
+def test_far_masks_lose_no_small_entry(dtype, descending):
+    sign = -1 if descending else 1
+    far = np.array([-1e9, 1e9, -1e30, float(np.finfo(dtype).min)])[:, None]
+    x = sign * np.concatenate([np.tile([0.3, 0.1, 0.2], (4, 1)), np.tile(far, (1, 5))], axis=1).astype(dtype)
+    expected = np.where(far < 0, [[8, 6, 7, 3, 3, 3, 3, 3]], [[3, 1, 2, 6, 6, 6, 6, 6]])
+    # The last solver has one float for each entry, whose rounding is above lam.
+    for solver, p in (("pav", 2.0), ("pav", 1.5), ("dykstra", 2.0)):
+        ranks, slopes = jax.vjp(functools.partial(soft_rank, lam=1e-3, p=p, descending=descending, solver=solver), x)
+        np.testing.assert_allclose(ranks, expected, rtol=1e-5)
+        slope = np.asarray(slopes(np.tile(np.arange(8, dtype=dtype), (4, 1)))[0])
+        assert not slope[:, :3].any()
+        assert np.isfinite(slope).all()
+
+
 def test_quantiles_without_regularisation():
-    for q in ([0.0, 0.3, 0.5], [1.0, 0.1, 0.9]):
-        expected = [np.quantile(row, one) for row, one in zip(W[:, :3], q, strict=True)]
-        np.testing.assert_allclose(soft_quantile(W[:, :3], np.array(q), lam=0.0), expected)
+    q = np.array([0.0, 0.3, 0.5, 1.0])
+    x = W.reshape(3, 2, 2)
+    for axis in (1, (0, 2)):
+        np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=axis), np.quantile(x, q, axis=axis))
+    slope = jax.jacobian(functools.partial(soft_quantile, lam=0.0), 1)(W, q[:2])
+    np.testing.assert_allclose(slope[1, :, 1], 3 * np.diff(np.sort(W))[:, 0])
     assert soft_quantile(np.array([3.0]), 0.4) == 3
+    assert soft_quantile(x[:0], q).shape == (4, 0, 2)
+
+
+@pytest.mark.parametrize("p", [2.0, 1.5])
+def test_infinite_entries_come_last(p):
+    x, rest = np.array([np.inf, 0.3, 0.1, np.inf, 0.2]), np.array([0.3, 0.1, 0.2])
+    for lam in (0.0, 1.0):
+        sort = functools.partial(soft_sort, lam=lam, p=p)
+        finite = np.asarray(sort(rest))
+        np.testing.assert_allclose(sort(x), [*finite, np.inf, np.inf])
+        quantiles = soft_quantile(x, np.array([0.25, 0.5, 0.6, 1.0]), lam=lam, p=p)
+        np.testing.assert_allclose(quantiles, [finite[1], finite[2], np.inf, np.inf])
+    slopes = np.asarray(jax.jacobian(sort)(x))
+    np.testing.assert_allclose(slopes[:3, [1, 2, 4]], jax.jacobian(sort)(rest))
+    assert not slopes[:3, [0, 3]].any()
+    ranks = functools.partial(soft_rank, lam=0.5, p=p)
+    np.testing.assert_allclose(np.sort(ranks(x)), [*np.sort(ranks(rest)), 4, 5])
+    assert not np.asarray(jax.jacobian(ranks)(x))[[0, 3]].any()
 
 
 def test_soft_values_are_nan_where_sums_of_them_overflow():

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import optimize
 from sklearn import isotonic as peer
 
-from ops.isotonic import Dual, Dykstra, isotonic_regression, pav
+from ops.isotonic import Dual, Dykstra, isotonic_regression, isotonic_solution, pav, topk_solution
 from ops.isotonic.problem import Problem
 from ops.nonlinearities import HALF_SQUARE
 from tests.ops import oracles
@@ -36,7 +36,7 @@ SCALES = st.one_of(st.just(1.0), st.floats(-15, 15).map(lambda exponent: 10.0**e
 )
 def test_any_observations_against_scikit_learn(s, weights, bounds, increasing):
     with jax.enable_x64(True):
-        found = isotonic_regression(
+        found = isotonic_solution(
             s, sample_weight=weights, lower=bounds[0], upper=bounds[1], increasing=increasing, lam=1e-3
         )
     expected = peer.isotonic_regression(
@@ -48,14 +48,14 @@ def test_any_observations_against_scikit_learn(s, weights, bounds, increasing):
 
 def test_one_observation_and_one_bound_per_row():
     found = isotonic_regression(np.float32([[2.0], [3.0]]), sample_weight=7.0, lower=np.float32([2.5, 1.0]))
-    np.testing.assert_array_equal(found.v, [[2.5], [3.0]])
+    np.testing.assert_array_equal(found, [[2.5], [3.0]])
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
 def test_weighted_entries_are_optimal(phi, p):
     s, lam = np.abs(adversarial(N)), np.geomspace(1e-2, 10, 8)
-    found = isotonic_regression(s, W, lam=lam, p=p, phi=phi, sample_weight=WEIGHTS)
+    found = isotonic_solution(s, W, lam=lam, p=p, phi=phi, sample_weight=WEIGHTS)
     for v, *row, c in zip(np.asarray(found.v), s, W, lam, WEIGHTS, strict=True):
         assert violation(v, *row, p, SLOPES[phi], c) < 1e-12
     assert found.converged.all()
@@ -64,7 +64,7 @@ def test_weighted_entries_are_optimal(phi, p):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("solver", [Dykstra(20_000), Dual(20_000)])
 def test_iterative_solvers_take_weights(solver):
-    solve = functools.partial(isotonic_regression, adversarial(N), W, lam=0.3, sample_weight=WEIGHTS, phi="half_square")
+    solve = functools.partial(isotonic_solution, adversarial(N), W, lam=0.3, sample_weight=WEIGHTS, phi="half_square")
     found = solve(solver=solver)
     assert found.converged.all()
     np.testing.assert_allclose(found.v, solve().v, atol=1e-10)
@@ -86,7 +86,7 @@ def test_bounds_are_those_of_a_convex_solver(phi, p):
     ).x
     np.testing.assert_allclose(best[[0, 4]], [lower, upper])
     found = isotonic_regression(s, w, phi=phi, p=p, sample_weight=c, lower=lower, upper=upper, increasing=True)
-    np.testing.assert_allclose(found.v, best, atol=1e-6)
+    np.testing.assert_allclose(found, best, atol=1e-6)
 
 
 @pytest.mark.usefixtures("x64")
@@ -107,7 +107,7 @@ def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
 def test_derivatives_in_entries_weights_and_bounds():
     # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
     s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
-    in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c).v, (0, 1))(s, c))
+    in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c), (0, 1))(s, c))
     block, total = slice(1, 4), c[1:4].sum()
     mean = c[block] @ s[block] / total
     np.testing.assert_allclose(in_s[block, block], np.broadcast_to(c[block] / total, (3, 3)), rtol=1e-13)
@@ -116,7 +116,7 @@ def test_derivatives_in_entries_weights_and_bounds():
 
     def solution(s, w, lam, c, lower, upper):
         options = {"lower": lower, "upper": upper, "p": 4 / 3, "phi": "exp", "increasing": True}
-        return isotonic_regression(s, w, lam=lam, sample_weight=c, **options).v
+        return isotonic_regression(s, w, lam=lam, sample_weight=c, **options)
 
     s, w = adversarial(N)[:4] + 1.0, W[:4]
     lower = np.full(4, -0.2)
@@ -130,7 +130,7 @@ def test_finite_for_weights_of_all_scales():
     weights = np.geomspace(1e-16, 1e16, N, dtype=np.float32)[RNG.permuted(np.tile(np.arange(N), (8, 1)), axis=1)]
 
     def loss(s, c):
-        return jnp.sum(isotonic_regression(s, sample_weight=c, lam=1e-3).v ** 2)
+        return jnp.sum(isotonic_regression(s, sample_weight=c, lam=1e-3) ** 2)
 
     v, gradients = jax.jit(jax.value_and_grad(loss, (0, 1)))(s, weights)
     assert all(np.isfinite(part).all() for part in (v, *gradients))
@@ -140,6 +140,17 @@ def test_finite_for_weights_of_all_scales():
     np.testing.assert_allclose(v, np.square(expected).sum(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("solver", ["pav", "dual"])
+def test_a_nan_marks_its_row_and_batches_may_be_empty(solver):
+    s = np.float32([[1, 2, np.nan], [1, 2, 3], [1, 2, 3]])
+    w = np.float32([[0, 0, 0], [0, np.nan, 0], [0, 0, 0]])
+    found = isotonic_solution(s, w, solver=solver)
+    np.testing.assert_allclose(found.v, [3 * [np.nan], 3 * [np.nan], 3 * [2]], rtol=1e-6)
+    assert found.converged.tolist() == [False, False, True]
+    assert isotonic_regression(s[:0], solver=solver).shape == (0, 3)
+    assert topk_solution(s[:0], 1, solver=solver)[1].v.shape == (0, 3)
+
+
 def test_what_is_out_of_range_is_refused_or_not_a_number():
     s = np.float32([[1.0, 2.0], [1.0, 0.5]])
     for name, value in {"sample_weight": 0.0, "upper": -1.0, "lower": "a"}.items():
@@ -147,7 +158,7 @@ def test_what_is_out_of_range_is_refused_or_not_a_number():
             isotonic_regression(s, **({"lower": 0.0} | {name: value}))
     with pytest.raises(ValueError, match="lower"):
         isotonic_regression(s, phi="abs", lower=-1.0)
-    traced = jax.jit(lambda c, lower: isotonic_regression(s, sample_weight=c, lower=lower, upper=1.7).v)
+    traced = jax.jit(lambda c, lower: isotonic_regression(s, sample_weight=c, lower=lower, upper=1.7))
     np.testing.assert_array_equal(
         np.isnan(traced(np.float32([[1, 0], [1, 1]]), np.float32([0, 0]))), [[True] * 2, [False] * 2]
     )

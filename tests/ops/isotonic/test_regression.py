@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from ops.isotonic import Dual, Dykstra, isotonic_regression, pav
+from ops.isotonic import Dual, Dykstra, isotonic_solution, pav
 from ops.isotonic.pav import pool_adjacent_violators
 from ops.isotonic.problem import Problem
 from ops.nonlinearities import IDENTITY, Nonlinearity
@@ -27,7 +27,7 @@ def reference(s, w, lam, phi):
 
 @pytest.mark.parametrize("phi", ["identity", "half_square"])
 def test_pav_against_other_libraries(phi):
-    found = isotonic_regression(S, W, lam=LAM, phi=phi, lower=-np.inf)
+    found = isotonic_solution(S, W, lam=LAM, phi=phi, lower=-np.inf)
     expected = np.stack([reference(*row, phi) for row in zip(S, W, LAM, strict=True)])
     np.testing.assert_allclose(found.v, expected, atol=1e-12)
     assert found.converged.all()
@@ -42,14 +42,14 @@ SOFTPLUS = Nonlinearity(
 
 @pytest.mark.parametrize(("phi", "slope"), [("exp", lambda v: np.exp(v - 1)), (SOFTPLUS, special.expit)])
 def test_pav_is_optimal(phi, slope):
-    found = isotonic_regression(S, W, lam=LAM, p=1.5, phi=phi)
+    found = isotonic_solution(S, W, lam=LAM, p=1.5, phi=phi)
     for v, row, w, lam in zip(np.asarray(found.v), S, W, LAM, strict=True):
         assert violation(v, row, w, lam, 1.5, slope) < 1e-12
 
 
 def test_non_negative_cone():
     s = S[:, :6]
-    found = isotonic_regression(s, W[:, :6], lam=0.5, lower=0.0)
+    found = isotonic_solution(s, W[:, :6], lam=0.5, lower=0.0)
     for v, row, w in zip(np.asarray(found.v), s, W[:, :6], strict=True):
         # v = cumulated increments from the end, all of them non-negative.
         best = optimize.nnls(np.triu(np.ones((6, 6))), row - 0.5 * w)[0]
@@ -58,8 +58,8 @@ def test_non_negative_cone():
 
 def test_dual_ascent_is_dykstra_for_p_2():
     s, phi = np.abs(S), "half_square"
-    by_dykstra = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dykstra(max_iter=3, tol=0.0))
-    by_dual = isotonic_regression(s, W, lam=LAM, phi=phi, solver=Dual(max_iter=3, tol=0.0))
+    by_dykstra = isotonic_solution(s, W, lam=LAM, phi=phi, solver=Dykstra(max_iter=3, tol=0.0))
+    by_dual = isotonic_solution(s, W, lam=LAM, phi=phi, solver=Dual(max_iter=3, tol=0.0))
     np.testing.assert_allclose(by_dual.v, by_dykstra.v, atol=1e-11)
     assert set(by_dykstra.iterations.tolist()) == {3}
     assert not by_dykstra.converged.all()
@@ -69,15 +69,15 @@ def test_iterative_solvers_converge():
     solver, phi = Dykstra(20000), "half_square"
     s, w = np.abs(S[:, :8]), W[:, :8]
     exact = np.stack([reference(*row, phi) for row in zip(s, w, LAM, strict=True)])
-    found = isotonic_regression(s, w, lam=LAM, phi=phi, solver=solver)
+    found = isotonic_solution(s, w, lam=LAM, phi=phi, solver=solver)
     assert np.asarray(found.converged).all()
     np.testing.assert_allclose(found.v, exact, atol=1e-10)
     assert np.all(np.asarray(found.iterations) < solver.max_iter)
 
 
 def test_residual_is_the_error():
-    exact = isotonic_regression(S, W, lam=LAM)
-    found = isotonic_regression(S, W, lam=LAM, solver=Dykstra(max_iter=40))
+    exact = isotonic_solution(S, W, lam=LAM)
+    found = isotonic_solution(S, W, lam=LAM, solver=Dykstra(max_iter=40))
     error = np.abs(np.asarray(found.v) - np.asarray(exact.v)).max(1)
     late = ~np.asarray(found.converged)
     assert late.sum() >= 3
@@ -88,7 +88,7 @@ def test_residual_is_the_error():
 
 def test_rows_whose_powers_overflow_are_not_silently_out_of_order():
     s = np.float32([[0.0, 20.0, 2.0], [8.0, 4.0, 2.0], [0.0, 3.0, 2.0]])
-    found = isotonic_regression(s, np.zeros_like(s), lam=np.float32(1), p=1.02)
+    found = isotonic_solution(s, np.zeros_like(s), lam=np.float32(1), p=1.02)
     assert np.isnan(found.v[0]).all()
     assert not found.converged[0]
     np.testing.assert_allclose(found.v[1:], [[8.0, 4.0, 2.0], [1.5, 1.5, 1.5]], rtol=1e-6)
@@ -99,12 +99,20 @@ def test_what_is_but_a_rounding_has_converged(solver, phi):
     rng = np.random.default_rng(0)
     s = -np.sort(-100 * np.abs(rng.normal(size=(200, 6)))).astype(np.float32)
     w = rng.uniform(size=s.shape).astype(np.float32)
-    found = isotonic_regression(s, w, phi=phi, solver=solver)
+    found = isotonic_solution(s, w, phi=phi, solver=solver)
     assert found.converged.all()
     # And what is more than that has not.
     if solver != "pav":
-        early = isotonic_regression(s[:, ::-1], w, phi=phi, solver=Dykstra(1))
+        early = isotonic_solution(s[:, ::-1], w, phi=phi, solver=Dykstra(1))
         assert not np.asarray(early.converged).any()
+
+
+@pytest.mark.parametrize("solver", [Dykstra(30), Dual(30)])
+def test_one_large_entry_ends_no_solver_early(solver):
+    s = np.float32([*np.linspace(0, 1, 30), -1e9])
+    found = isotonic_solution(s, solver=solver)
+    assert found.iterations == 30
+    assert not found.converged
 
 
 def test_a_merge_takes_a_few_passes(monkeypatch):

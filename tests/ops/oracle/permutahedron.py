@@ -101,13 +101,12 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
     held = np.where(pull > 0, pull, 1)
     share = np.where(alone, 0, block(steep * h) / held)
     paid = np.where(alone, 0, e * y / of.lam)
-    # A shift takes the middle entry to 0. Entries that it rounds to one number may form a block, of any weights.
-    far = 0 * s if of_weights else of.unit * np.abs(s - s[:, n // 2 : n // 2 + 1])
-    equal = -np.diff(w if of_weights else s, axis=1) <= np.maximum(far[:, 1:], far[:, :-1])
+    # Equal entries may form a block or not.
+    equal = np.diff(w if of_weights else s, axis=1) == 0
     judged = np.where(vanishing | equal.any(axis=1, keepdims=True), np.nan, 1)
     soft = np.where(vanishing, np.nan, 1)
     # Where the slope vanishes, or grows without bound, at 0 it is as uncertain as its argument.
-    certain = alone | (of.order == 1) | (np.abs(gap) > 1e3 * of.unit * np.abs(s - s[:, n // 2 : n // 2 + 1]))
+    certain = alone | (of.order == 1) | (np.abs(gap) > 1e3 * of.unit * np.abs(s - s[:, :1]))
     judged = np.where(certain.all(axis=1, keepdims=True), judged, np.nan)
 
     adding = of.unit * (8 + 0.5 * n)
@@ -131,10 +130,10 @@ def _project(of: Problem, x: Reals, w: Reals, of_weights: bool) -> Answer:
         + adding * of_w / np.where(vanishing, 1, of.lam) * largest * e,
     }
     slack["x"] = np.broadcast_to(slack["x"], x.shape)
-    reach = np.abs(w) if of_weights else np.abs(s - s[:, n // 2 : n // 2 + 1]) + np.abs(gap)
+    reach = np.abs(w) if of_weights else np.abs(gap)
     reach = np.where(vanishing, 0, in_place(reach, order_of_w if of_weights else order))
     # A gap of 0 is one of a few roundings.
-    gaps = np.abs(gap) + 64 * (of.unit * np.abs(gap) + far + of.unit * of.lam * power(of_w, of.order))
+    gaps = np.abs(gap) + 64 * of.unit * (np.abs(gap) + of.lam * power(of_w, of.order))
     steepest = power(gaps / of.lam, e - 1)
     scale = sizes_of(wanted) | {
         "x": largest if of_weights else np.where(alone, 0, e / of.lam * steepest).max(axis=1, keepdims=True) * largest,
