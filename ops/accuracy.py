@@ -49,9 +49,8 @@ def topk_accuracy(
     logits = interface.real(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    several = isinstance(k, tuple | list | range)
     allowed = f"in [1, {n}], the size along axis {axis}"
-    ks = [interface.check_whole("k", one, 1, n, allowed) for one in (k if several else (k,))]
+    ks = [interface.check_whole("k", one, 1, n, allowed) for one in (k if isinstance(k, Sequence) else (k,))]
     labels, single = interface.check_targets("labels", labels, logits, axis)
     hits = rowwise(
         _hits,
@@ -65,7 +64,7 @@ def topk_accuracy(
         returns=FEATURES,
     )
     hits = jnp.moveaxis(hits, axis, -1)
-    return hits if several else hits[..., 0]
+    return hits if isinstance(k, Sequence) else hits[..., 0]
 
 
 def _hits(x: Array, labels: Array, where: Array | None = None, *, ks: Array) -> Array:

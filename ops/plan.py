@@ -101,18 +101,14 @@ def topk_plan(
         tol = 1e-9 if dtype == jnp.float64 else 1e-4
     k = interface.check_values("k", k, interface.UP_TO_N, x.shape[column], column, dtype)
     limit = interface.check_values("limit", limit, _LIMIT)
-    aligned = {"k": _spread(k, x, column, "k"), "limit": _spread(limit, x, row, "limit")}
-    if (
-        interface.known(aligned["k"])
-        and interface.known(aligned["limit"])
-        and (where is None or interface.known(where))
-    ):
-        _check_room(*map(np.asarray, aligned.values()), x, where, row, column)
+    k, limit = _spread(k, x, column, "k"), _spread(limit, x, row, "limit")
+    if all(map(interface.known, (k, limit, where))):
+        _check_room(np.asarray(k), np.asarray(limit), x, where, row, column)
     return rowwise(
         _plans,
         x,
         axis=axis,
-        aligned=aligned,
+        aligned={"k": k, "limit": limit},
         per_row={
             "lam": (lam, interface.POSITIVE_STRENGTH),
             "max_iter": (interface.check_whole("max_iter", max_iter, 1, 2**31 - 1, "at least 1"), _COUNT),
