@@ -143,7 +143,7 @@ def _check_room(k: np.ndarray, limit: np.ndarray, x: Array, where: ArrayLike | N
     every = np.broadcast_to(True, x.shape)
     if not np.any(lacking(sums(every))):
         return
-    present = every if where is None else every & np.asarray(where)
+    present = every if where is None else every & np.asarray(interface.check_where(where))
     found = sums(present & (np.asarray(x) != -np.inf) if interface.known(x) else present)
     if np.any(lacking(found)):
         at = np.flatnonzero(lacking(found))[0]
