@@ -57,7 +57,8 @@ def topk_fenchel_young_loss(
     Args:
       logits: real array, any shape; ``n`` is its size along ``axis``. A class with ``-inf`` and target 0 costs nothing
         and gets no gradient. If its target is positive, the ``one_hot`` loss is ``inf`` with minus the target as
-        gradient, as for cross-entropy, and the ``smooth`` loss treats the class as absent.
+        gradient, as for cross-entropy, and the ``smooth`` loss treats the class as absent. Logits of ``+inf`` tie: the
+        loss is ``inf`` if the mask selects more of them than the target does.
       targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value in [0, 1] per
         class (one-hot, multi-hot, soft), of the shape of ``logits``. A traced label out of range makes the loss and
         gradient of its example NaN.
@@ -232,7 +233,7 @@ def _weighted(
     x = choose(ignored, 0.0, x)  # keeps NaNs of ignored examples out of derivatives
     losses = loss(x, t, lam, present, **options)
     # With weight 0 even an infinite loss counts as 0.
-    weighed = choose((weight == 0) & (losses == jnp.inf), 0.0, losses) * weight
+    weighed = choose((weight == 0) & jnp.isinf(losses), 0.0, losses) * weight
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
@@ -261,7 +262,7 @@ def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights:
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
     # With weight 0 even an infinite loss counts as 0.
-    losses = choose((weights[:, None, None] == 0) & (losses == jnp.inf), 0.0, losses)
+    losses = choose((weights[:, None, None] == 0) & jnp.isinf(losses), 0.0, losses)
     return jnp.tensordot(weights.astype(x.dtype), losses, axes=1, precision="highest")
 
 
@@ -300,6 +301,9 @@ def _mask_and_threshold(x: Array, k: Array, lam: Array, equation: Equation) -> t
     return mask, select(partly, gamma, shift(TwoFloat(least, jnp.zeros_like(least)), choose(some, -lam, 0.0)))
 
 
+# Beside an infinite logit, units in the last place (relative to k) by which a target may miss the mask.
+_TOLERANCE = 64
+
 # The number of terms of the binomial series: 0.1 to this power is below the resolution of float64.
 _TERMS = 17
 
@@ -333,21 +337,33 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, smooth: 
     at ``x - v``, which is ``lam`` times a Bregman divergence, and that of the hard mask at ``v``, which penalises
     selected classes with a target below 1 and other classes with a positive target.
     """
-    p = equation.p
-    y, gamma = _mask_and_threshold(x, k, lam, equation)
-    s = Equation(p).keys(x, lam)  # infinite logits tie at lam = 0, too
+    p, largest = equation.p, float(jnp.finfo(x.dtype).max)
+    infinite = x == jnp.inf
+    number = jnp.sum(infinite, axis=-1, keepdims=True, dtype=jnp.int32).astype(k.dtype)
+    # Infinite logits tie, and lead the others by so much that none competes with them.
+    most = jnp.max(choose(infinite, -jnp.inf, x), axis=-1, keepdims=True)
+    most = choose(most > -jnp.inf, most, 0.0)
+    ahead = jnp.minimum(most + jnp.abs(most) + lam + 1.0, largest)
+    s = choose(infinite, lax.stop_gradient(ahead), x)
+    y, gamma = _mask_and_threshold(s, k, lam, equation)
     above = difference(TwoFloat(s, jnp.zeros_like(s)), gamma)  # -inf where absent
     missing = choose(t == 1, 0.0, (1.0 - t) * jnp.maximum(above - lam, 0.0))
     misplaced = choose(t == 0, 0.0, t * jnp.maximum(-above, 0.0))
     power = jnp.clip(above / choose(lam > 0, lam, 1.0), 0.0, 1.0)
     loss = row_sum(lam * _divergence(t, y, power, p) + missing + misplaced)
+    surplus = jnp.zeros_like(k) if smooth else k - row_sum(t)
+    # How much more the mask selects of infinite logits than the target does.
+    unmet = choose(k > number, row_sum(choose(infinite, 1.0 - t, 0.0)), row_sum(choose(infinite, 0.0, t)) + surplus)
+    tolerance = _TOLERANCE * jnp.finfo(x.dtype).eps * jnp.maximum(k, 1.0)
+    diverges = (number > 0) & (jnp.abs(unmet) > tolerance)
+    loss = loss + choose(diverges, jnp.sign(unmet) * jnp.inf, 0.0)
 
     if smooth:
         positive = t > 0
         slope = choose(positive, lam * choose(positive, t, 1.0) ** (p - 1.0), 0.0)
         slope_in_t = choose(x > -jnp.inf, slope - choose(x > -jnp.inf, above, 0.0), 0.0)
         return envelope(loss, (x, lam, t), (y - t, regularisation(t, p) - regularisation(y, p), slope_in_t))
-    surplus = k - row_sum(t)
     loss = loss + surplus * gamma.hi + surplus * gamma.lo - lam * regularisation(t, p)
+    slope_in_k = choose((number > 0) & (k <= number), largest, gamma.hi + gamma.lo)
     slope_in_t = choose(x > -jnp.inf, -x, 0.0)
-    return envelope(loss, (x, k, lam, t), (y - t, gamma.hi + gamma.lo, -regularisation(y, p), slope_in_t))
+    return envelope(loss, (x, k, lam, t), (y - t, slope_in_k, -regularisation(y, p), slope_in_t))

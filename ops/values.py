@@ -34,7 +34,8 @@ def relaxed_topk_value(
 
     The value is convex in ``x``. Its derivative in ``lam`` is ``-||y||_p^p / p``, and that in ``k`` is ``phi`` of the
     ``k``-th largest entry of ``u``; at a kink the left one is given. Differentiable to any order, forwards and
-    backwards. Arguments are as in ``relaxed_topk``.
+    backwards. Arguments are as in ``relaxed_topk``. An infinite entry that takes part
+    makes the value ``inf``, unless ``k`` is 0.
 
     Returns:
       Array of the shape of ``x`` without ``axis``, and of its dtype (integers are promoted to float). Computed in
@@ -128,7 +129,10 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary))
     in_k = slope_in_k * unit * unit
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p
-    return envelope(value * unit * unit, (x, k, lam), slopes)
+    value = value * unit * unit
+    unbounded = total(equation.unsigned(x), present & ~jnp.isfinite(x)) == jnp.inf  # false in a row with a NaN
+    value = choose(unbounded & (lam >= 0), choose(k > 0, jnp.inf, k), value)
+    return envelope(value, (x, k, lam), slopes)
 
 
 def _least_selected(s: Array, k: Array, lam: Array, z: Array, v: Array, gamma: Array) -> Array:

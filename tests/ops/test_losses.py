@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ops import topk_fenchel_young_loss, topk_fenchel_young_mixture, topk_mask
+from ops import topk_fenchel_young_loss, topk_fenchel_young_mixture, topk_mask, topk_surrogate_loss
 from tests.ops import oracles
 
 X = oracles.samples((8, 9), seed=3)
@@ -168,3 +168,22 @@ def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
     (_, found), (_, _, in_numbers) = gradients(infinite, one + 2 * half, none)
     np.testing.assert_array_equal(found, [0, 0])
     assert np.isfinite(in_numbers).all()
+
+
+def test_an_infinite_logit_costs_what_ever_larger_ones_tend_to():
+    """It ties with others, and with none that is finite; the surrogate loss is made of this one."""
+    rows = np.array([[0, np.inf, 1, 0.3], [np.inf, np.inf, 1, 0], [np.inf, 3, 2.8, 2.9], [-np.inf, np.inf, -3, -7]])
+    settings = np.array([[0.5, 0.5], [1, 0.5], [2, 0], [2.5, 0.5]])
+    x, (k, lam) = np.tile(np.repeat(rows, 4, axis=0), (4, 1)), np.repeat(settings, 16, axis=0).T
+    x = np.stack([np.where(x == np.inf, size, x) for size in (np.inf, 1e3, 2e3)])
+    labels = np.broadcast_to(np.tile(np.arange(4), 16), (3, 64))
+
+    @jax.jit
+    def losses(x, k, lam):
+        loss = functools.partial(topk_fenchel_young_loss, x, labels, k, lam=lam)
+        return jnp.stack([loss(), loss(target="smooth"), topk_surrogate_loss(x, labels, jnp.maximum(k, 1), lam=lam)], 1)
+
+    found, large, larger = np.asarray(losses(*map(np.float32, (x, k, lam))))
+    with np.errstate(invalid="ignore"):
+        growth = larger - large
+    np.testing.assert_allclose(found, np.where(np.abs(growth) > 1, np.copysign(np.inf, growth), larger), atol=1e-3)

@@ -154,6 +154,14 @@ def test_the_derivative_of_a_value_in_lam_is_right_where_the_value_overflows():
     np.testing.assert_allclose(found, -(2.8e23**1.5) / 1.5, rtol=1e-6)
 
 
+def test_the_value_of_infinite_entries_is_infinite_unless_none_is_selected():
+    x = np.float32([[0, np.inf, 1]] * 4 + [[np.nan, np.inf, 1]])
+    k, lam = np.float32([1, 1.5, 2, 0, 1]), np.float32([1, 1, 0, 1, 1])
+    for phi in ("identity", HALF_SQUARE):
+        values = jax.jit(functools.partial(relaxed_topk_value, phi=phi))(x, k, lam=lam)
+        np.testing.assert_array_equal(values, [np.inf, np.inf, np.inf, 0, np.nan])
+
+
 FEW = oracles.samples((2, 4), 3, np.float32)
 
 
