@@ -36,7 +36,7 @@ class TopkThreshold:
       lam: the width of the step from 0 to 1, in the units of the entries.
       k: how much the threshold selects of the entries that it was found for.
       p: exponent of the regularisation.
-      axis: the axis along which entries compete.
+      axis: the axis along which entries compete, or several, counted from the end.
       zero: which rows have ``lam = 0``, as far as that was known.
     """
 
@@ -64,7 +64,7 @@ class TopkThreshold:
 
         Args:
           x: real array of any size along the axis of the threshold; its other axes are those of the threshold, possibly
-            with more in front. ``-inf`` gets 0, and only a NaN gets NaN.
+            with more in front, like that of ``jax.vmap``. ``-inf`` gets 0, and only a NaN gets NaN.
           where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
 
         Raises:
@@ -132,7 +132,8 @@ def topk_threshold(
         returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),
     )
-    return TopkThreshold(rounded, rest, width, amounts, p, axis, zero)
+    axes = tuple(one - x.ndim for one in interface.check_axes(axis, x.ndim))
+    return TopkThreshold(rounded, rest, width, amounts, p, axes[0] if len(axes) == 1 else axes, zero)
 
 
 def prefix_topk_threshold(

@@ -54,6 +54,19 @@ def test_other_entries_get_what_they_would_have_got_whatever_comes_with_them(lam
     np.testing.assert_array_equal(found, jnp.stack([fit.entry(one) for one in jnp.moveaxis(new, -1, 0)], axis=-1))
 
 
+@pytest.mark.parametrize("axis", [0, (1, 0), None])
+def test_its_axis_stays_where_it_is_behind_others(axis):
+    x = np.float32(X)
+
+    def fit(x):
+        return ops.topk_threshold(x, 3, lam=0.5, axis=axis)
+
+    masks, found = jax.vmap(lambda x: fit(x)(x))(x), jax.vmap(fit)(x)
+    np.testing.assert_array_equal(found(x), masks)
+    np.testing.assert_array_equal(jax.vmap(lambda found, x: found(x))(found, x), masks)
+    np.testing.assert_array_equal(fit(x[0])(x)[0], masks[0])
+
+
 def test_absent_and_infinite_entries_and_a_nan_affect_no_other():
     x, where = np.float32(X[:, 0]), oracles.samples((5, 12), 6) > -0.5
     fit = ops.topk_threshold(x, 3, lam=0.5, where=where)
