@@ -14,6 +14,7 @@ from .scalar.arithmetic import TwoFloat, choose
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
 from .scalar.prefixes import prefix_thresholds
+from .scalar.threshold import highest
 
 _ANY = Range("a real number")
 
@@ -28,7 +29,9 @@ class TopkThreshold:
     """The threshold ``tau`` of a relaxed top-k mask: a function of entries, and a pytree with one value per row.
 
     Entries up to ``tau`` have the mask 0, those from ``tau + lam`` on the mask 1, and those between
-    ``((x - tau) / lam) ** (1 / (p - 1))``.
+    ``((x - tau) / lam) ** (1 / (p - 1))``. Where nothing is selected in part, ``tau`` is the highest that selects the
+    same: the least entry selected minus ``lam``, up to rounding, whatever lies far below. If nothing is selected, it is
+    the largest entry, and without entries 0.
 
     Attributes:
       rounded: ``tau`` rounded to a float: float64 for entries of float64, else float32. A constant to differentiation.
@@ -180,16 +183,21 @@ def prefix_topk_threshold(
 
 
 def _found_of_prefixes(x: Array, k: Array, lam: Array, where: Array | None = None) -> tuple[Array, Array, Array]:
-    entries = x if where is None else choose(where, x, -jnp.inf)
-    gamma = jax.vmap(prefix_thresholds)(entries, k, jnp.broadcast_to(lam, x.shape))
-    return gamma.hi, gamma.lo, jnp.broadcast_to(lam, x.shape)
+    entries, lam = x if where is None else choose(where, x, -jnp.inf), jnp.broadcast_to(lam, x.shape)
+    gamma = jax.vmap(prefix_thresholds)(entries, k, lam)
+    return gamma.hi, gamma.lo, lam
 
 
 def _found(
     x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation
 ) -> tuple[Array, Array, Array, Array]:
     entries = x if where is None else choose(where, x, -jnp.inf)
-    gamma = select_topk((entries,), k, lam, equation, None if where is None else (where,)).gamma
+    (keys,), gamma, (z,) = select_topk((entries,), k, lam, equation, None if where is None else (where,))
+    selected, in_part = z > 0, (z > 0) & (z < 1) & (lam > 0)
+    some, partly = (jnp.any(condition, axis=-1, keepdims=True) for condition in (selected, in_part))
+    least = jnp.min(choose(selected, keys, jnp.inf), axis=-1, keepdims=True)
+    largest = jnp.max(choose(selected, -jnp.inf, keys), axis=-1, keepdims=True)
+    gamma = highest(gamma, lam, some, partly, least, largest)
     return gamma.hi, gamma.lo, lam, k
 
 

@@ -21,7 +21,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from .arithmetic import TwoFloat, choose, two_product, two_sum
 from .equation import Equation, position
-from .threshold import Extent, search
+from .threshold import Extent, highest, search
 
 _EQUATION = Equation(2.0)
 
@@ -139,7 +139,6 @@ def _partial(blocks: Blocks, ranks: _Ranks, gamma: TwoFloat, lam: Array) -> tupl
     return number, (rest.hi + rest.lo) / lam
 
 
-@jax.custom_jvp
 def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
     """Returns the threshold of the mask of every prefix of a row.
 
@@ -149,11 +148,33 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
       lam: strength of the regularisation, above 0; a scalar, or one per prefix.
 
     Returns:
-      Thresholds ``(n,)``, as those of ``threshold``; ``lo`` carries the derivative.
+      Thresholds ``(n,)``, as those of ``highest``; ``lo`` carries the derivative.
     """
     lost = lax.cummax((jnp.isnan(x) | (x == jnp.inf)).astype(jnp.int32)) > 0
-    x = choose(lost, 0.0, x)
-    blocks, present, lam = _sorted(x), x > -jnp.inf, jnp.broadcast_to(lam, x.shape)
+    x, lam = choose(lost, 0.0, x), jnp.broadcast_to(lam, x.shape)
+    blocks = _sorted(lax.stop_gradient(x))
+    gamma = _roots(x, k, lam, blocks)
+
+    ranks = _ranked(blocks, *lax.stop_gradient((gamma, lam)))
+    size, length = _sizes(x.size)[:, None], lax.iota(jnp.int32, x.size)[None] + 1
+    full = (length & size > 0) & (ranks.not_full < size)
+
+    def entry(place: Array) -> Array:
+        order = jnp.take_along_axis(blocks.order, place, axis=1, mode="promise_in_bounds")
+        return x.at[order].get(mode="promise_in_bounds")
+
+    least = choose(full, entry(choose(full, ranks.start + ranks.not_full, 0)), jnp.inf).min(axis=0)
+    some = ranks.unselected > 0
+    largest = choose(some, entry(choose(some, ranks.start + ranks.unselected - 1, 0)), -jnp.inf).max(axis=0)
+    partly = jnp.any(ranks.not_full > ranks.unselected, axis=0)
+    gamma = highest(gamma, lam, jnp.any(full, axis=0), partly, least, largest)
+    return TwoFloat(choose(lost, jnp.nan, gamma.hi), choose(lost, 0.0, gamma.lo))
+
+
+@jax.custom_jvp
+def _roots(x: Array, k: Array, lam: Array, blocks: Blocks) -> TwoFloat:
+    """Returns a root of the equation of every prefix; ``x`` has no NaN and no ``+inf``."""
+    present = x > -jnp.inf
     number = jnp.cumsum(present, dtype=jnp.int32).astype(x.dtype)
     smallest, largest = lax.cummin(choose(present, x, jnp.inf)), lax.cummax(x)
     some = number > 0
@@ -168,18 +189,15 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
     k = jnp.minimum(k, number)
     start = 0.5 * size.smallest + 0.5 * size.largest - 0.5 * lam
     falls = 4.0 / (size.largest - size.smallest + lam)
-    gamma, _ = search(sums, k, lam, _EQUATION, size, start, falls)
-    return TwoFloat(choose(lost, jnp.nan, gamma.hi), gamma.lo)
+    return search(sums, k, lam, _EQUATION, size, start, falls)[0]
 
 
-@functools.partial(prefix_thresholds.defjvp, symbolic_zeros=True)
-def _prefix_thresholds_jvp(primals, tangents):
+@functools.partial(_roots.defjvp, symbolic_zeros=True)
+def _roots_jvp(primals, tangents):
     """Applies the implicit function theorem, as ``_threshold_jvp`` in ``threshold.py`` does."""
-
-    x, _, lam = primals
-    x_dot, k_dot, lam_dot = tangents
-    gamma = prefix_thresholds(*primals)
-    blocks, lam = _sorted(choose(jnp.abs(x) < jnp.inf, x, -jnp.inf)), jnp.broadcast_to(lam, x.shape)
+    x, _, lam, blocks = primals
+    x_dot, k_dot, lam_dot, _ = tangents
+    gamma = _roots(*primals)
     ranks = _ranked(blocks, gamma, lam)
     number, partial = _partial(blocks, ranks, gamma, lam)
     moved = jnp.zeros_like(gamma.hi)

@@ -11,7 +11,7 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from ..nonlinearities import HALF_SQUARE
-from .arithmetic import TwoFloat, choose, expm1, power, select
+from .arithmetic import TwoFloat, choose, expm1, power, select, shift
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .rootfinding import End, Evaluation, find_root
@@ -260,6 +260,34 @@ def search(
 def evaluations(entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation) -> Array:
     """Returns how many passes over the data each row takes, int32, in the shape of ``k``; for studies of the solver."""
     return _solve(entries, k, lam, equation)[1]
+
+
+def highest(gamma: TwoFloat, lam: Array, some: Array, partly: Array, least: Array, largest: Array) -> TwoFloat:
+    """Returns the highest threshold of a mask with the selection of ``gamma``, one value per row.
+
+    Where nothing is selected in part, every number from the largest entry not selected to the least one selected minus
+    ``lam`` is a root, and which of them the solver finds depends on entries far away and on rounding. This one is the
+    limit as ``k`` grows, and has its derivative.
+
+    Args:
+      gamma: the threshold that the solver found.
+      lam: strength of the regularisation.
+      some: whether the row selects anything; if not, the result is the largest entry, or 0 if there is none.
+      partly: whether it selects anything in part, at ``lam > 0``; then ``gamma`` is the only root.
+      least: the least entry selected.
+      largest: the largest entry not selected, ``-inf`` if there is none.
+    """
+    width = lam * (
+        1.0 + 4.0 * jnp.finfo(lam.dtype).eps
+    )  # so that the position of the least entry is not rounded below 1
+    zero = jnp.zeros_like(lam)
+    top = shift(
+        TwoFloat(choose(some, least, choose(largest > -jnp.inf, largest, 0.0)), zero), choose(some, -width, 0.0)
+    )
+    clear = ~some | (least - largest >= width)
+    replaced = clear & ~partly & jnp.isfinite(top.hi) & ~jnp.isnan(gamma.hi)
+    fixed = lax.stop_gradient(top.hi)
+    return select(replaced, TwoFloat(fixed, top.lo + (top.hi - fixed)), gamma)
 
 
 class Given(NamedTuple):

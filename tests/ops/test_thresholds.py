@@ -173,3 +173,28 @@ def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_t
     there = jnp.array([True, False, True])
     found = ops.prefix_topk_threshold([1.0, 9.0, 0.5], 1, lam=1.0, where=there)
     np.testing.assert_allclose(found.entry(jnp.array([1.0, 9.0, 0.5])), [1, 1, 0.25])
+
+
+ENDS = np.float32([[4.0, 1.0, 2.5, -1000.0], [4.0, 1.0, 2.5, 0.9]])  # 1.5 between the second and the third
+
+
+def test_where_nothing_is_selected_in_part_the_threshold_is_the_highest_that_selects_the_same():
+    """The least entry selected minus lam, whatever lies below; if none is selected, the largest entry."""
+    x, k = np.concatenate([*4 * [ENDS], np.full((1, 4), -np.inf, np.float32)]), np.float32([0, 0, 1, 1, 2, 2, 4, 4, 1])
+    level, fit = np.float32([4, 4, 4, 4, 2.5, 2.5, -1000, 0.9, 0]), jax.jit(ops.topk_threshold)
+    for lam in (0.0, 0.25):
+        known = ops.topk_threshold(x, k, lam=lam)
+        np.testing.assert_allclose(known.tau, level - lam * (k > 0) * (x.max(axis=1) > 0), rtol=1e-6)
+        np.testing.assert_array_equal(known.tau, fit(x, k, lam=np.float32(lam)).tau)
+        np.testing.assert_array_equal(known(x), ops.topk_mask(x, k, lam=lam))
+    prefixes = ops.prefix_topk_threshold(x, k[:, None], lam=0.25).tau
+    np.testing.assert_array_equal(prefixes[:, -1], known.tau)
+    np.testing.assert_allclose(prefixes[4], [3.75, 0.75, 2.25, 2.25], rtol=1e-6)
+
+
+@pytest.mark.parametrize("find", [ops.topk_threshold, ops.prefix_topk_threshold])
+def test_that_threshold_has_the_derivatives_of_its_own_definition(find):
+    x = jnp.asarray(ENDS[0])
+    of_x, of_lam = jax.jacobian(lambda x, lam: find(x, 2, lam=lam).tau, (0, 1))(x, jnp.float32(0.25))
+    np.testing.assert_allclose(of_x.reshape(-1, 4)[-1], [0, 0, 1, 0])
+    np.testing.assert_allclose(of_lam.reshape(-1)[-1], -1, rtol=1e-6)
