@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .interface import Axis, Range, ZeroLam, amount, rowwise
-from .scalar.arithmetic import TwoFloat, choose
+from .scalar.arithmetic import TwoFloat, choose, select
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
 from .scalar.prefixes import prefix_thresholds
@@ -159,7 +159,8 @@ def prefix_topk_threshold(
       where: as in ``topk_mask``.
 
     Returns:
-      A ``TopkThreshold`` with one threshold per entry of ``x``: that of the prefix which ends there.
+      A ``TopkThreshold`` with one threshold per entry of ``x``: that of the prefix which ends there, or, where an entry
+      takes no part by ``where``, ``inf``, which selects nothing.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
@@ -185,6 +186,8 @@ def prefix_topk_threshold(
 def _found_of_prefixes(x: Array, k: Array, lam: Array, where: Array | None = None) -> tuple[Array, Array, Array]:
     entries, lam = x if where is None else choose(where, x, -jnp.inf), jnp.broadcast_to(lam, x.shape)
     gamma = jax.vmap(prefix_thresholds)(entries, k, lam)
+    if where is not None:
+        gamma = select(where, gamma, TwoFloat(jnp.full_like(lam, jnp.inf), jnp.zeros_like(lam)))
     return gamma.hi, gamma.lo, lam
 
 
@@ -211,4 +214,5 @@ def _selected(
     z = selection(keys, gamma, lam, equation)
     if zero != "none":
         z = z + tied_selection((keys,), gamma, k, lam, equation.rows)[0]
+    z = choose((rounded == jnp.inf) & (lam > 0), 0.0, z)  # of an absent entry, even of a NaN
     return z if where is None else choose(where, z, 0.0)

@@ -172,7 +172,18 @@ def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_t
     np.testing.assert_array_equal(ops.prefix_topk_threshold(x, 1, lam=1.0).entry(x), [0, 1, 0, np.nan, np.nan])
     there = jnp.array([True, False, True])
     found = ops.prefix_topk_threshold([1.0, 9.0, 0.5], 1, lam=1.0, where=there)
-    np.testing.assert_allclose(found.entry(jnp.array([1.0, 9.0, 0.5])), [1, 1, 0.25])
+    for absent in (9.0, np.nan, np.inf):
+        np.testing.assert_allclose(found.entry(jnp.array([1.0, absent, 0.5])), [1, 0, 0.25])
+
+
+def test_what_is_not_finite_later_leaves_the_gradient_in_lam_and_k_alone():
+    @jax.jit
+    def slopes(x):
+        return jax.grad(lambda k, lam: ops.prefix_topk_threshold(x, k, lam=lam).entry(x)[2], (0, 1))(1.0, 0.7)
+
+    x = np.float32([1.0, 0.8, 0.9, 0.3])
+    for last in (np.nan, np.inf):
+        np.testing.assert_array_equal(slopes(np.float32([*x[:3], last])), slopes(x))
 
 
 ENDS = np.float32([[4.0, 1.0, 2.5, -1000.0], [4.0, 1.0, 2.5, 0.9]])  # 1.5 between the second and the third
