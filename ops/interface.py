@@ -9,9 +9,10 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,6 +22,7 @@ from jax.typing import ArrayLike
 ZeroLam = Literal["all", "some", "none"]
 Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or several, or None for all
 AxisName = str | tuple[str, ...] | None
+Result = TypeVar("Result")
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 WEAKEST, STRONGEST = 1e-32, 1e32  # the least positive and the largest strength of a regularisation
@@ -74,6 +76,12 @@ def shown(value: Any) -> str:
         return f"{value.dtype} of shape {value.shape}"
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
+def exportable(result: type[Result]) -> type[Result]:
+    """Registers a named tuple, so that ``jax.export`` can store functions that return it."""
+    name = f"{result.__module__}.{result.__name__}"
+    return jax.export.register_namedtuple_serialization(result, serialized_name=name)
 
 
 def check_p(p: float) -> float:

@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from . import interface
-from .interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, Range, broadcast, rowwise
+from .interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, Range, broadcast, exportable, rowwise
 from .scalar.arithmetic import choose
 from .scalar.marginals import Problem, solve
 
@@ -18,6 +18,7 @@ _LIMIT = Range(">= 0", 0)
 _SLACK = 1e-3
 
 
+@exportable
 class TopkPlan(NamedTuple):
     """A plan, with the final state of the solver.
 

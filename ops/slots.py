@@ -12,12 +12,13 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from . import interface
-from .interface import FEATURES, ROWS, amount, on_mesh, rowwise, spec_of
+from .interface import FEATURES, ROWS, amount, exportable, on_mesh, rowwise, spec_of
 from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
 
 
+@exportable
 class SoftTopk(NamedTuple):
     """The largest entries of a relaxed top-k mask, one in each slot.
 

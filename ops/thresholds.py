@@ -1,10 +1,12 @@
 """The threshold of a relaxed top-k mask as an object, which can be applied to other entries than its own."""
 
-import dataclasses
-from typing import Any
+import ast
+from typing import NamedTuple
 
 import jax
+import jax.export
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
@@ -19,13 +21,7 @@ from .scalar.threshold import highest
 _ANY = Range("a real number")
 
 
-def _static(**options: Any) -> Any:
-    return dataclasses.field(metadata={"static": True}, **options)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class TopkThreshold:
+class TopkThreshold(NamedTuple):
     """The threshold ``tau`` of a relaxed top-k mask: a function of entries, and a pytree with one value per row.
 
     Entries up to ``tau`` have the mask 0, those from ``tau + lam`` on the mask 1, and those between
@@ -40,16 +36,18 @@ class TopkThreshold:
       k: how much the threshold selects of the entries that it was found for.
       p: exponent of the regularisation.
       axis: the axis along which entries compete, or several, counted from the end.
-      zero: which rows have ``lam = 0``, as far as that was known.
     """
 
     rounded: Array
     rest: Array
     lam: Array
     k: Array
-    p: float = _static(default=2.0)
-    axis: Axis = _static(default=-1)
-    zero: ZeroLam = _static(default="some")
+    p: float = 2.0
+    axis: Axis = -1
+
+    def __repr__(self) -> str:
+        tau = self.tau if isinstance(self.rounded, Array | np.ndarray) else self.rounded
+        return f"TopkThreshold(tau={tau}, lam={self.lam}, k={self.k}, p={self.p}, axis={self.axis})"
 
     @property
     def tau(self) -> Array:
@@ -76,7 +74,8 @@ class TopkThreshold:
         x = interface.floating(x)
         entries = x.astype(jnp.float64) if self.rounded.dtype == jnp.float64 else x
         per_row = {name: (getattr(self, name), _ANY) for name in ("k", "lam", "rounded", "rest")}
-        y = rowwise(_selected, entries, axis=self.axis, per_row=per_row, where=where, p=self.p, zero=self.zero)
+        zero: ZeroLam = "none" if interface.known(self.lam) and np.all(np.asarray(self.lam) != 0) else "some"
+        y = rowwise(_selected, entries, axis=self.axis, per_row=per_row, where=where, p=self.p, zero=zero)
         return y.astype(x.dtype)
 
     def entry(self, x: ArrayLike) -> Array:
@@ -88,22 +87,37 @@ class TopkThreshold:
         Array(0.5, dtype=float32)
         """
         x = jnp.broadcast_to(x, jnp.broadcast_shapes(jnp.shape(x), self.rounded.shape))
-        return dataclasses.replace(self, axis=-1)(x[..., None])[..., 0]
+        return self._replace(axis=-1)(x[..., None])[..., 0]
 
     def ema(self, new: "TopkThreshold", decay: ArrayLike) -> "TopkThreshold":
         """Returns ``decay * self + (1 - decay) * new``, a running mean over steps, without a derivative.
 
         Args:
-          new: the threshold of this step. Additional leading axes are averaged over first.
+          new: the threshold of this step, of the same ``p`` and ``axis``. Additional leading axes are averaged over
+            first.
           decay: in [0, 1]; 0 forgets all but ``new``.
+
+        Raises:
+          ValueError: ``new`` has another ``p`` or ``axis``, or ``decay`` is out of range.
         """
         interface.check_values("decay", decay, interface.SHARE)
+        if (new.p, new.axis) != (self.p, self.axis):
+            raise ValueError(f"new must have p={self.p} and axis={self.axis}, got p={new.p} and axis={new.axis}")
 
         def mean(old: Array, now: Array) -> Array:
             now = now.mean(axis=range(now.ndim - old.ndim))
             return lax.stop_gradient(old + (1 - decay) * (now - old)).astype(old.dtype)
 
         return jax.tree.map(mean, self, new)
+
+
+jax.tree_util.register_dataclass(TopkThreshold, ["rounded", "rest", "lam", "k"], ["p", "axis"])
+jax.export.register_pytree_node_serialization(
+    TopkThreshold,
+    serialized_name=f"{__name__}.TopkThreshold",
+    serialize_auxdata=lambda static: repr(static).encode(),
+    deserialize_auxdata=lambda static: ast.literal_eval(static.decode()),
+)
 
 
 def topk_threshold(
@@ -136,7 +150,7 @@ def topk_threshold(
         equation=Equation(p, zero=zero),
     )
     axes = tuple(one - x.ndim for one in interface.check_axes(axis, x.ndim))
-    return TopkThreshold(rounded, rest, width, amounts, p, axes[0] if len(axes) == 1 else axes, zero)
+    return TopkThreshold(rounded, rest, width, amounts, p, axes[0] if len(axes) == 1 else axes)
 
 
 def prefix_topk_threshold(
@@ -180,7 +194,7 @@ def prefix_topk_threshold(
         where=where,
         returns=(interface.ENTRIES,) * 3,
     )
-    return TopkThreshold(rounded, rest, width, amounts.astype(rounded.dtype), zero="none")
+    return TopkThreshold(rounded, rest, width, amounts.astype(rounded.dtype))
 
 
 def _found_of_prefixes(x: Array, k: Array, lam: Array, where: Array | None = None) -> tuple[Array, Array, Array]:

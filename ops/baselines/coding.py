@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .. import interface
-from ..interface import FEATURES, ROWS, on_mesh, rowwise, spec_of, varying_as
+from ..interface import FEATURES, ROWS, exportable, on_mesh, rowwise, spec_of, varying_as
 from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
@@ -257,6 +257,7 @@ def _differentiable(solution: Array, x: Array, dictionary: Array, slope: Array, 
     return solution + project(step)
 
 
+@exportable
 class SparseCode(NamedTuple):
     """The result of `sparse_code` and `scale_free_attention`; `...` stands for the leading axes of their `x`.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_whole, shown, varying_as
+from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_whole, exportable, shown, varying_as
 from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
@@ -61,6 +61,7 @@ _ROUNDINGS = 4
 _STRIDE = 10
 
 
+@exportable
 class Solution(NamedTuple):
     """The result of an isotonic solver.
 

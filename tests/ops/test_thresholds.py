@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import serialization
 
 import ops
 from tests.ops import oracles
@@ -103,8 +104,37 @@ def test_a_running_mean_goes_through_scan_and_averages_over_groups():
     np.testing.assert_array_equal(jax.grad(lambda x: average.ema(fit(x), 0.5).tau.sum())(batches[0, 0]), 0)
 
 
+def test_a_running_mean_of_one_with_a_number_and_others_with_a_schedule_goes_through_scan():
+    x = jnp.asarray(X[0, 0], jnp.float32)
+
+    def step(average, lam):
+        return average.ema(ops.topk_threshold(x, 3, lam=lam), 0.5), None
+
+    average, _ = jax.jit(lambda lams: jax.lax.scan(step, ops.topk_threshold(x, 3, lam=0.0), lams))(jnp.array([1.0, 2]))
+    assert average.lam == 1.25
+    np.testing.assert_allclose(average(x), jnp.clip((x - average.tau) / 1.25, 0, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [-1, (0, 1)])
+def test_flax_stores_it(axis):
+    fit, other = (ops.topk_threshold(X[0] + moved, 3, lam=0.5, p=1.5, axis=axis) for moved in (0, 1))
+    restored = serialization.from_bytes(other, serialization.to_bytes(fit))
+    jax.tree.map(np.testing.assert_array_equal, restored, fit)
+
+
+def test_it_shows_what_it_is():
+    fit = ops.topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
+    for shown in ("tau=1.75", "lam=1.0", "k=2.0", "p=2.0"):
+        assert shown in repr(fit)
+    assert "tau=" in repr(jax.eval_shape(lambda: fit))
+
+
 def test_what_is_wrong_is_said():
     fit = ops.topk_threshold(np.float32(X), 3, lam=0.5)
+    with pytest.raises(ValueError, match=r"^new .*axis=-1, got p=2.0 and axis=-2$"):
+        fit.ema(ops.topk_threshold(np.float32(X), 3, lam=0.5, axis=1), 0.5)
+    with pytest.raises(ValueError, match=r"^new .*p=2.0 .*, got p=1.5 and"):
+        fit.ema(ops.topk_threshold(np.float32(X), 3, lam=0.5, p=1.5), 0.5)
     with pytest.raises(ValueError, match=r"k must .* \(3,\), got shape \(5, 4\)"):
         fit(np.zeros((3, 7)))
     with pytest.raises(ValueError, match=r"decay must be in \[0, 1\], got 1.5"):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from ops import hard_topk_mask, topk_mag, topk_mask
+from ops import hard_topk_mask, topk_mag, topk_mask, topk_plan, topk_threshold
 from tests.ops import oracles
 from tests.ops.operators import CALLS, ROWS
 
@@ -62,6 +62,8 @@ def test_operators_are_exported_with_a_symbolic_batch(name):
     }
     exported = export.export(jax.jit(lambda arguments: call(arguments)))(arguments)
     assert not call.by_rows or all(result.shape[0] == batch for result in exported.out_avals)
+    restored = export.deserialize(exported.serialize())
+    assert restored.out_tree == exported.out_tree
 
 
 def test_what_was_exported_serves_every_batch():
@@ -75,6 +77,13 @@ def test_what_was_exported_serves_every_batch():
     expected = oracles.differentiated(X, 2, 1.0, cotangent=np.tile(W, (6, 1)))
     np.testing.assert_allclose(y, expected["value"], atol=1e-6)
     np.testing.assert_allclose(slope, expected["x"], atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [lambda x: topk_plan(x, 1, 5), lambda x: topk_threshold(x, 2, axis=None)])
+def test_what_is_returned_is_whole_after_an_export(function):
+    exported = export.export(jax.jit(function))(jax.ShapeDtypeStruct((5, 4), jnp.float32))
+    restored = export.deserialize(exported.serialize())
+    assert restored.out_tree == jax.tree.structure(jax.eval_shape(function, X[:5, :4]))
 
 
 def test_a_symbolic_size_of_what_competes_is_refused():
