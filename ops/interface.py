@@ -145,21 +145,20 @@ def check_entries(name: str, x: Array, axis: Axis) -> None:
 
 
 def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
-    """Returns ``density`` times ``size``, rounded down, in ``dtype``; exact if the density is known.
+    """Returns ``density`` times ``size``, rounded down, in ``dtype``.
 
-    A known density means the decimal number it prints as: ``float32(0.1)`` of 25 million is 2.5 million.
+    It is computed in float64 for a density of 64 bits, such as a Python number, else in float32, with the same result
+    whether the density is known or traced.
     """
-    density = check_values("density", density, SHARE)
-    module: Any = jnp
-    if known(density):
-        module, given = np, np.asarray(density)
-        density = np.array([float(str(one)) for one in given.flat], np.float64).reshape(given.shape)
-    else:
-        density = jnp.asarray(density).astype(dtype)
-    share, slack = density * size, 4 * float(np.finfo(density.dtype).eps)
-    # A product that is whole up to rounding counts as whole: in floats 0.1 * 70 is a little less than 7.
+    given = check_values("density", density, SHARE)
+    module: Any = np if known(given) else jnp
+    working: Any = np.float64 if given.dtype.itemsize == 8 else np.float32
+    density = module.asarray(given).astype(working)
+    share, slack = density * working(size), 4 * float(np.finfo(working).eps)
+    # A product that is whole up to rounding counts as whole: in floats 0.1 * 70 is a little less than 7. Compilers may
+    # fuse a product with a sum, which would round otherwise, but not with a comparison.
     nearest = module.round(share)
-    whole = module.where(module.abs(nearest - share) <= slack * share, nearest, module.floor(share))
+    whole = module.where(density * working(size * (1 + slack)) >= nearest, nearest, module.floor(share))
     return module.minimum(whole, size).astype(dtype)
 
 

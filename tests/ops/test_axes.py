@@ -40,14 +40,25 @@ def test_a_density_of_many_entries_is_exact():
     for density, n, k in (
         (0.95, 10**7, 9_500_000),
         (0.1, 25 * 10**6, 2_500_000),
-        (0.8888889, 10**6, 888_888),
+        (0.888888, 10**6, 888_888),
         (0.29, 100, 29),
     ):
         for given in (density, np.float32(density), np.float64(density), jnp.float32(density)):
             assert share_of(given, n, np.float32) == k
+    assert share_of(0.8888889, 10**6, np.float32) == 888_888
     traced = jax.jit(lambda density: share_of(density, 10**7, np.float32))
     assert traced(0.95) == 9_500_000
     assert traced(0.0) == 0
+
+
+def test_a_density_selects_as_many_whether_it_is_known_or_traced():
+    random = np.random.default_rng(0)
+    for size in (70, 23520, 10**7):
+        for dtype in (np.float32, jnp.bfloat16):
+            density = (random.integers(0, size + 1, 500) / size).astype(dtype)
+            traced = jax.jit(lambda density, size=size: share_of(density, size, np.float32))(density)
+            np.testing.assert_array_equal(share_of(density, size, np.float32), traced)
+            np.testing.assert_array_equal(share_of(jnp.asarray(density), size, np.float32), traced)
 
 
 # Entries that rows begin with, what fills them, k, and the mask of these entries.
