@@ -169,6 +169,13 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
+def check_flag(name: str, value: bool) -> bool:
+    """Checks that a value is true or false, known at trace time, and returns it as a ``bool``."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
 def check_whole(name: str, value: int, low: float = -math.inf, high: float = math.inf, allowed: str = "") -> int:
     """Checks a whole number that must be known at trace time, and returns it as an ``int``."""
     try:
@@ -193,9 +200,9 @@ def _array(value: Any) -> Array | np.ndarray:
 def check_values(
     name: str, value: ArrayLike, limits: Range, n: int = 0, axis: Axis = 0, dtype: Any = np.float32
 ) -> Array | np.ndarray:
-    """Returns ``value`` as an array of real numbers, after a check of known ones against ``limits``; NaN passes.
+    """Returns ``value`` as an array of real numbers, after a check of known ones against ``limits``.
 
-    ``n`` is the size along ``axis``, ``dtype`` the working dtype.
+    ``n`` is the size along ``axis``, ``dtype`` the working dtype. A NaN passes only where every number is allowed.
     """
     array = _array(value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
@@ -210,7 +217,10 @@ def check_values(
         if np.any(wrong):
             raise ValueError(f"{name} must be {allowed}, got {given[wrong].flat[0]}")
 
-    outside = (given < limits.low) | (given > (limits.high if limits.share == np.inf else limits.share * n))
+    high = limits.high if limits.share == np.inf else limits.share * n
+    outside = (given < limits.low) | (given > high)
+    if limits.low > -np.inf or high < np.inf:
+        outside |= np.isnan(given)
     if limits.strength:
         outside |= (given > 0) & (given < WEAKEST)
     refuse(outside, limits.allowed.format(n=n, axis=axis))

@@ -16,6 +16,7 @@ from .interface import (
     STRENGTH,
     Axis,
     check_entries,
+    check_flag,
     check_p,
     check_values,
     floating,
@@ -116,7 +117,7 @@ def soft_sort(
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
     """
-    return _operate(_sorted, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
+    return _operate(_sorted, x, lam, p, axis, solver, where=where, decreasing=check_flag("descending", descending))
 
 
 def soft_rank(
@@ -149,7 +150,7 @@ def soft_rank(
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
-    return _operate(_ranked, x, lam, p, axis, solver, where=where, decreasing=bool(descending))
+    return _operate(_ranked, x, lam, p, axis, solver, where=where, decreasing=check_flag("descending", descending))
 
 
 def soft_quantile(

@@ -168,6 +168,8 @@ class Pruner:
 
     def __post_init__(self) -> None:
         interface.check_p(self.p)
+        for flag in ("debias", "straight_through", "per_leaf"):
+            interface.check_flag(flag, getattr(self, flag))
         if not callable(self.lam):
             interface.check_values("lam", self.lam, interface.STRENGTH)
         interface.check_one_of(self.k, self.density)

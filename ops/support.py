@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from .interface import FULL_PRECISION_ROWS, STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_p, rowwise
+from .interface import FULL_PRECISION_ROWS, STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_flag, check_p, rowwise
 from .scalar.arithmetic import choose, row_sum
 from .topk import hard_topk_mask
 
@@ -53,7 +53,7 @@ def lam_of_support(
         per_row=per_row,
         where=where,
         returns=FULL_PRECISION_ROWS,
-        in_magnitude=bool(in_magnitude),
+        in_magnitude=check_flag("in_magnitude", in_magnitude),
         p=check_p(p),
     )
 

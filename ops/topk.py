@@ -179,7 +179,8 @@ def topk_mag(
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
-    return _operate(HALF_SQUARE, x, k, density, lam, p, axis, where, axis_name, solver=solver, debias=bool(debias))
+    debias = interface.check_flag("debias", debias)
+    return _operate(HALF_SQUARE, x, k, density, lam, p, axis, where, axis_name, solver=solver, debias=debias)
 
 
 def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None) -> Array:

@@ -183,6 +183,7 @@ def select_in_tree(
     with ``per_leaf`` budgeted, as a leaf of its own. ``layout`` says which axes of a leaf are inputs and outputs, given
     its path and the number of its axes without that of layers.
     """
+    debias, per_leaf = interface.check_flag("debias", debias), interface.check_flag("per_leaf", per_leaf)
     p, whole, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
     lam_scalar = interface.check_scalar("lam", lam, interface.STRENGTH)
@@ -235,7 +236,7 @@ def select_in_tree(
         sizes_and_leaves = zip(numbers, leaves, strict=True)
         amounts = tuple(interface.share_of(density, size, _working_dtype((leaf,))) for size, leaf in sizes_and_leaves)
     equation = Equation(p, phi, rows, interface.rows_with_zero_lam(lam))
-    options: Any = {"is_share": traced_share, "equation": equation, "parts": parts, "debias": bool(debias)}
+    options: Any = {"is_share": traced_share, "equation": equation, "parts": parts, "debias": debias}
     kept = _compiled(leaves, amounts, lam_scalar, **options)
     for index, leaf in zip(chosen, kept, strict=True):
         results[index] = leaf

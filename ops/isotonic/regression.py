@@ -11,6 +11,7 @@ from ..interface import (
     Axis,
     Range,
     check_entries,
+    check_flag,
     check_p,
     check_values,
     floating,
@@ -133,7 +134,7 @@ def isotonic_solution(
         per_row={"lam": (lam, POSITIVE_STRENGTH), "lower": (lower, _REAL), "upper": (upper, _REAL)},
         returns=REPORT,
         problem=problem,
-        increasing=bool(increasing),
+        increasing=check_flag("increasing", increasing),
         solver=as_solver(solver, problem.p),
     )
 

@@ -53,7 +53,8 @@ def test_what_is_known_under_jit_is_looked_at_and_what_is_traced_is_not():
 
 # Of some it matters that they are not taken for what they are not: True for 1, a column for one value per row.
 PYTREE, COMPLEX, RAGGED = {"a": ENTRIES}, np.complex64(1), [[1.0], [1.0, 2.0]]
-NO_NUMBER = ["3", None, PYTREE, COMPLEX, RAGGED, True, jax.random.key(0)]
+NO_NUMBER = ["3", None, PYTREE, COMPLEX, RAGGED, True, jax.random.key(0), np.nan]
+NO_FLAG = ["no", None, 0, ENTRIES]
 NO_ARRAY = ["3", None, PYTREE, [ENTRIES, ENTRIES[0]], ENTRIES.astype(complex), 1.0]
 NO_LABELS = [None, "3", np.zeros(ROWS), np.zeros((ROWS, 1), int), np.zeros(ROWS + 1, int)]
 NO_WHOLE = ["3", None, 0, 1.5, True, ENTRIES]
@@ -69,6 +70,11 @@ WRONG = {
     "sigma": [*NO_NUMBER, 0, COLUMN],
     "epsilon": [*NO_NUMBER, 0, COLUMN],
     "q": [*NO_NUMBER, 1.5, -0.1],
+    "debias": NO_FLAG,
+    "descending": NO_FLAG,
+    "increasing": NO_FLAG,
+    "in_magnitude": NO_FLAG,
+    "per_leaf": NO_FLAG,
     "where": ["yes", PYTREE, np.ones(ENTRIES.shape), np.ones(ROWS + 1, bool)],
     "axis": [(0, 0), (), (0, 7), [0], "rows", 0.5, 7, -3, np.array([0, 1])],
     "p": ["2", None, 3, 1, np.array([1.5, 1.5]), jnp.float32(2), np.nan, PYTREE],
@@ -155,6 +161,15 @@ REFUSED = [
     (with_rest("topk_surrogate_loss", labels=LABELS + 3), r"labels must be in \[0, 4\), got 6"),
     (with_rest("topk_accuracy", k=5), r"k must be in \[1, 4\], .* got 5"),
     (with_rest("topk_accuracy", k=(1, 0)), r"k must be in \[1, 4\], .* got 0"),
+    (lambda: hard_topk_mask(X, density=np.nan), "density must be .*nan"),
+    (of_tree(density=np.nan, k=None), "density must be .*nan"),
+    (pruned(density=np.nan), "density must be .*nan"),
+    (with_rest("topk_fenchel_young_mixture", weights=np.array([0.5, np.nan])), "weights must be .*nan"),
+    (with_rest(LOSS, example_weights=np.nan), "example_weights must be .*nan"),
+    (lambda: (fit := ops.topk_threshold(X, 2)).ema(fit, np.nan), "decay must be .*nan"),
+    (pruned(k=1, debias="no"), "debias must be True or False, got 'no'"),
+    (of_tree(debias="no"), "debias must be True or False, got 'no'"),
+    (of_tree(per_leaf=1), "per_leaf must be True or False, got 1"),
     (with_rest(LOSS, target="hard"), "target .*'hard'"),
     (with_rest(LOSS, targets=np.full(8, 9)), "targets .*9"),
     (with_rest(LOSS, targets=2 * MULTI_HOT), "targets .*2"),
