@@ -85,7 +85,7 @@ FIELDS = {
             "model.num_heads": ("3",),
             "model.dtype": ("float8",),
             "input.size": ("0", "7", "1000000"),
-            "input.recipe": ("", "colour", "inception"),
+            "input.recipe": ("", "colour", "big_vision"),
             "input.augment_on": ("moon",),
             "mesh.data": ("0", "-2", "7"),
             "label": ("colour",),
