@@ -204,14 +204,16 @@ def by_rate(runs: Sequence[Run]) -> Figure:
 
 
 def _is_grid(runs: Sequence[Run]) -> bool:
-    """Returns whether a loss was tried at several rates with several lam each."""
-    return len({_rate_lam_decay(run)[1] for run in runs if "lam" in LOSSES[run.config["loss"]["name"]].reads}) > 1
+    """Returns whether a loss was tried at each of several rates with each of several lam."""
+    rates, lams = ({_rate_lam_decay(run)[at] for run in runs} for at in (0, 1))
+    return min(len(rates), len(lams)) > 1 and len(runs) == len(rates) * len(lams)
 
 
 def by_rate_and_lam(grids: Mapping[str, Sequence[Run]]) -> Figure:
     """Draws the top-3 accuracy on validation as a map of rate and lam for each loss, in the same colours for all."""
-    figure = Figure(figsize=(11, 2.9 * -(-len(grids) // 3)), layout="constrained")
+    figure = Figure(figsize=(12, 3.2 * -(-len(grids) // 3)), layout="constrained")
     rates, lams = (sorted({_rate_lam_decay(run)[at] for runs in grids.values() for run in runs}) for at in (0, 1))
+    largest = max(interval(run.final("valid_accuracy/3"))["mean"] or 0.0 for runs in grids.values() for run in runs)
     image: Any = None
     panels = figure.subplots(-(-len(grids) // 3), min(3, len(grids)), squeeze=False).ravel()
     for axes, (name, runs) in zip(panels, grids.items(), strict=False):
@@ -220,14 +222,23 @@ def by_rate_and_lam(grids: Mapping[str, Sequence[Run]]) -> Figure:
             rate, lam, _ = _rate_lam_decay(run)
             value = interval(run.final("valid_accuracy/3"))["mean"]
             values[lams.index(lam), rates.index(rate)] = np.nan if value is None else value
-        image = axes.imshow(values, vmin=0, vmax=100, origin="lower", aspect="auto", cmap="viridis")
+        image = axes.imshow(values, vmin=0, vmax=largest, origin="lower", aspect="auto", cmap="viridis")
         for (row, column), value in np.ndenumerate(values):
             text = "" if np.isnan(value) else f"{value:.1f}"
-            axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if value < 60 else "black")
-        axes.set_xticks(range(len(rates)), [markdown.number(rate) for rate in rates])
+            axes.text(
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                fontsize=8,
+                color="white" if value < 0.6 * largest else "black",
+            )
+        axes.set_xticks(range(len(rates)), [markdown.number(rate) for rate in rates], fontsize=8)
         axes.set_yticks(range(len(lams)), [markdown.number(lam) for lam in lams])
         axes.grid(visible=False)
-        axes.set(title=name, xlabel="learning rate", ylabel="lam, or the temperature")
+        axes.set_title(name, fontsize=9)
+        axes.set(xlabel="learning rate", ylabel="lam, or the temperature")
     for axes in panels[len(grids) :]:
         axes.remove()
     figure.colorbar(image, ax=list(panels[: len(grids)]), label="top-3 accuracy on validation, %")
