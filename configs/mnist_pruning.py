@@ -115,8 +115,8 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # literature are not sparse, so they only give a hard top-k its gradient.
     config.mask = ml_collections.ConfigDict()
     config.mask.name = "sigmoid"
-    # The operator's epsilon (entropic_ot, without unit), or its sigma (perturbed), lam (relaxed_p2, ...) or temperature
-    # in units of the weights, which are about 0.04 in layer 1 and 0.2 in layers 2 and 3.
+    # The operator's lam: without unit for entropic_ot, for the others in units of the weights, which are about 0.04 in
+    # layer 1 and 0.2 in layers 2 and 3.
     config.mask.strength = 0.1
     config.mask.num_samples = 10  # of the perturbed mask; each costs a hard top-k forward and two backward
 

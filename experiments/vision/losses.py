@@ -52,7 +52,7 @@ def sorted_cross_entropy(logits: Array, labels: Array, k: int, temperature: Arra
     def log_probability(m: int) -> Array:
         if m == 1:
             return _at_label(jax.nn.log_softmax(logits), labels)
-        mask = softsort_topk_mask(logits, m, temperature=temperature)
+        mask = softsort_topk_mask(logits, m, lam=temperature)
         # Rows of the sort sum to 1, columns need not.
         return _at_label(jnp.log(jnp.clip(mask, jnp.finfo(mask.dtype).tiny, 1.0)), labels)
 

@@ -51,29 +51,25 @@ def perturbed(samples: int, key: Array | None = None) -> Mask:
 
     def mask(x: Array, k: int, strength: Array) -> Array:
         noise = jax.random.key(0) if key is None else key
-        return baselines.perturbed_topk_mask(x, k, sigma=strength, num_samples=samples, key=noise)
+        return baselines.perturbed_topk_mask(x, k, lam=strength, num_samples=samples, key=noise)
 
     return mask
 
 
-def _relaxed(p: float) -> Relaxation:
-    return Relaxation(lambda x, k, strength: ops.topk_mask(x, k, lam=strength, p=p))
-
-
-def _tempered(operator: Callable[..., Array], all_pairs: bool = False) -> Relaxation:
-    return Relaxation(lambda x, k, strength: operator(x, k, temperature=strength), all_pairs=all_pairs)
+def _by_lam(operator: Callable[..., Array], all_pairs: bool = False, **options: float) -> Relaxation:
+    return Relaxation(lambda x, k, strength: operator(x, k, lam=strength, **options), all_pairs=all_pairs)
 
 
 RELAXATIONS: dict[str, Relaxation] = {
-    "relaxed, p = 2": _relaxed(2.0),
-    "relaxed, p = 3/2": _relaxed(1.5),
-    "relaxed, p = 4/3": _relaxed(4 / 3),
-    "sigmoid": _tempered(baselines.sigmoid_topk_mask),
-    "LapSum": _tempered(baselines.lapsum_topk_mask),
-    "DFTopK": _tempered(baselines.dftopk_mask),
-    "entropic transport": Relaxation(lambda x, k, strength: baselines.entropic_ot_topk_mask(x, k, epsilon=strength)),
-    "SoftSort": _tempered(baselines.softsort_topk_mask),
-    "NeuralSort": _tempered(baselines.neuralsort_topk_mask, all_pairs=True),
+    "relaxed, p = 2": _by_lam(ops.topk_mask, p=2.0),
+    "relaxed, p = 3/2": _by_lam(ops.topk_mask, p=1.5),
+    "relaxed, p = 4/3": _by_lam(ops.topk_mask, p=4 / 3),
+    "sigmoid": _by_lam(baselines.sigmoid_topk_mask),
+    "LapSum": _by_lam(baselines.lapsum_topk_mask),
+    "DFTopK": _by_lam(baselines.dftopk_mask),
+    "entropic transport": _by_lam(baselines.entropic_ot_topk_mask),
+    "SoftSort": _by_lam(baselines.softsort_topk_mask),
+    "NeuralSort": _by_lam(baselines.neuralsort_topk_mask, all_pairs=True),
     f"perturbed, {SAMPLES} samples": Relaxation(perturbed(SAMPLES), is_random=True),
 }
 

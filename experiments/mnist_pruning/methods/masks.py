@@ -1,6 +1,6 @@
 """Relaxed top-k masks that give a hard top-k its gradient.
 
-To add one: an operator `(x [n], k, *, <strength>) -> mask [n]`, and an entry of MASKS.
+To add one: an operator `(x [n], k, *, lam) -> mask [n]`, and an entry of MASKS.
 """
 
 import dataclasses
@@ -25,37 +25,34 @@ class RelaxedMask:
     """An entry of `MASKS`.
 
     Attributes:
-      operator: an operator of `ops`.
-      strength: the name of its argument that `config.mask.strength` sets.
+      operator: an operator of `ops`, whose `lam` `config.mask.strength` sets.
       draws: whether it is random, and takes a `key` and `num_samples`.
     """
 
     operator: Callable[..., jax.Array]
-    strength: str
     draws: bool = False
 
 
 MASKS = {
-    "entropic_ot": RelaxedMask(baselines.entropic_ot_topk_mask, "epsilon"),
-    "perturbed": RelaxedMask(baselines.perturbed_topk_mask, "sigma", draws=True),
-    "sigmoid": RelaxedMask(baselines.sigmoid_topk_mask, "temperature"),
-    "lapsum": RelaxedMask(baselines.lapsum_topk_mask, "temperature"),
-    "softsort": RelaxedMask(baselines.softsort_topk_mask, "temperature"),
-    "neuralsort": RelaxedMask(baselines.neuralsort_topk_mask, "temperature"),
-    "dftopk": RelaxedMask(baselines.dftopk_mask, "temperature"),
-    "relaxed_p2": RelaxedMask(functools.partial(ops.topk_mask, p=2.0), "lam"),
-    "relaxed_p3_2": RelaxedMask(functools.partial(ops.topk_mask, p=1.5), "lam"),
-    "relaxed_p4_3": RelaxedMask(functools.partial(ops.topk_mask, p=4 / 3), "lam"),
+    "entropic_ot": RelaxedMask(baselines.entropic_ot_topk_mask),
+    "perturbed": RelaxedMask(baselines.perturbed_topk_mask, draws=True),
+    "sigmoid": RelaxedMask(baselines.sigmoid_topk_mask),
+    "lapsum": RelaxedMask(baselines.lapsum_topk_mask),
+    "softsort": RelaxedMask(baselines.softsort_topk_mask),
+    "neuralsort": RelaxedMask(baselines.neuralsort_topk_mask),
+    "dftopk": RelaxedMask(baselines.dftopk_mask),
+    "relaxed_p2": RelaxedMask(functools.partial(ops.topk_mask, p=2.0)),
+    "relaxed_p3_2": RelaxedMask(functools.partial(ops.topk_mask, p=1.5)),
+    "relaxed_p4_3": RelaxedMask(functools.partial(ops.topk_mask, p=4 / 3)),
 }
 
 
 def mask_of(name: str, strength: float, num_samples: int = 1) -> Mask:
     """Returns the mask called `name` at a strength; a random one is the mean of `num_samples`."""
     entry = MASKS[name]
-    options = {entry.strength: strength}
     if entry.draws:
-        return lambda x, k, key: entry.operator(x, k, key=key, num_samples=num_samples, **options)
-    return lambda x, k, key: entry.operator(x, k, **options)
+        return lambda x, k, key: entry.operator(x, k, lam=strength, key=key, num_samples=num_samples)
+    return lambda x, k, key: entry.operator(x, k, lam=strength)
 
 
 def _behind_hard(mask: Mask, density: float) -> Method:

@@ -1,4 +1,4 @@
-"""Functions that the masks share: rows with a NaN, infinite entries, and a unit to divide by."""
+"""Functions that the masks share: rows that are hard or have a NaN, infinite entries, and a unit to divide by."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,22 +7,41 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
-from ...interface import Axis, Range, rowwise
+from ...interface import STRENGTH, Axis, Range, ZeroLam, rows_with_zero_lam, rowwise
 from ...scalar.arithmetic import choose
+from ...scalar.mask import anywhere, hard_selection
 
 # The distance, in units of the strength, from which on every tail is 0, in double precision too.
 FAR = 750.0
 
 
 def mask_rows(
-    mask: Callable[..., Array], x: ArrayLike, axis: Axis, per_row: dict[str, tuple[ArrayLike, Range]], **options: Any
+    mask: Callable[..., Array],
+    x: ArrayLike,
+    k: ArrayLike,
+    limits: Range,
+    lam: ArrayLike,
+    axis: Axis,
+    **options: Any,
 ) -> Array:
-    """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface``). A NaN makes its row NaN."""
-    return rowwise(_marked, x, axis=axis, per_row=per_row, mask=mask, **options)
+    """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface``), the hard mask where ``lam = 0``.
+
+    ``limits`` are those of ``k``. A NaN makes its row NaN.
+    """
+    per_row = {"k": (k, limits), "lam": (lam, STRENGTH)}
+    return rowwise(_hard_or_soft, x, axis=axis, per_row=per_row, mask=mask, zero=rows_with_zero_lam(lam), **options)
 
 
-def _marked(x: Array, *, mask: Callable[..., Array], **arguments: Any) -> Array:
-    return choose(jnp.any(jnp.isnan(x), axis=-1, keepdims=True), jnp.nan, mask(x, **arguments))
+def _hard_or_soft(
+    x: Array, k: Array, lam: Array, *, mask: Callable[..., Array], zero: ZeroLam, **arguments: Any
+) -> Array:
+    def hard() -> Array:
+        return hard_selection((x,), k)[0]
+
+    y = hard() if zero == "all" else mask(x, k=k, lam=choose(lam > 0, lam, 1.0), **arguments)
+    if zero == "some":
+        y = choose(lam == 0, lax.cond(anywhere(lam == 0), hard, lambda: jnp.zeros_like(x)), y)
+    return choose(jnp.any(jnp.isnan(x), axis=-1, keepdims=True) | jnp.isnan(lam), jnp.nan, y)
 
 
 def finite_above(x: Array) -> Array:

@@ -1,20 +1,20 @@
-"""Masks ``F((x_i - tau) / temperature)``, with a distribution function ``F`` and ``tau`` such that they sum to ``k``.
+"""Masks ``F((x_i - tau) / lam)``, with a distribution function ``F`` and ``tau`` such that they sum to ``k``.
 
-``tau`` is the root of one equation. By the implicit function theorem, with ``t_i = (x_i - tau) / temperature`` and
+``tau`` is the root of one equation. By the implicit function theorem, with ``t_i = (x_i - tau) / lam`` and
 ``f = F'``,
 
-    d tau = (sum_i f(t_i) (d x_i - t_i d temperature) - temperature d k) / sum_i f(t_i).
+    d tau = (sum_i f(t_i) (d x_i - t_i d lam) - lam d k) / sum_i f(t_i).
 
 **Shifted sigmoid** (Amos et al., 2019; Qian et al., 2022). The limited multi-label projection,
 
-    max_y <x, y> + temperature * sum_i H(y_i)   over   0 <= y <= 1, sum(y) = k,    H the binary entropy,
+    max_y <x, y> + lam * sum_i H(y_i)   over   0 <= y <= 1, sum(y) = k,    H the binary entropy,
 
-has the solution ``y_i = sigmoid((x_i - tau) / temperature)`` with ``tau`` the multiplier of ``sum(y) = k``.
+has the solution ``y_i = sigmoid((x_i - tau) / lam)`` with ``tau`` the multiplier of ``sum(y) = k``.
 
 **Entropic optimal transport** (Cuturi, Teboul and Vert, 2019; Xie et al., 2020). Entries, squashed to ``u`` in (-1, 1),
 have the mass 1/n each. They are transported to two targets: -1, which takes the mass (n - k)/n, and 1, which takes k/n.
 The mask of an entry is the share of its mass that goes to 1. With a quarter of the squared distance as cost it is
-``sigmoid((u_i - tau) / epsilon)``, the fixed point of Sinkhorn's iterations.
+``sigmoid((u_i - tau) / lam)``, the fixed point of Sinkhorn's iterations.
 
 **Sums of Laplace distribution functions** (LapSum; Struski et al., 2025). ``F`` is that of a Laplace variable. The
 paper solves a quadratic equation after a sort; here the root is found without a sort.
@@ -31,7 +31,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from ...interface import INSIDE_N, POSITIVE, WHOLE_UP_TO_N, Axis, Range
+from ...interface import INSIDE_N, WHOLE_UP_TO_N, Axis
 from ...scalar.arithmetic import TwoFloat, choose
 from ...scalar.equation import Equation
 from ...scalar.mask import hard_selection
@@ -39,8 +39,6 @@ from ...scalar.rootfinding import End, Evaluation, find_root
 from ...scalar.rows import Rows, rows_without_derivative
 from ...scalar.threshold import extent, guess
 from .shared import FAR, finite, finite_above, mask_rows, unit_of
-
-_ENTROPY = Range("positive, at least 1e-08", 1e-8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,27 +49,27 @@ class _Distribution:
     density: Callable[[Array], Array]
 
 
-def _position(x: Array, tau: TwoFloat, temperature: Array) -> Array:
-    """Returns ``t = (x - tau) / temperature``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
+def _position(x: Array, tau: TwoFloat, lam: Array) -> Array:
+    """Returns ``t = (x - tau) / lam``, kept finite so that derivatives far from ``tau`` are 0 and not NaN."""
     away = choose(x > -jnp.inf, (x - tau.hi) - tau.lo, 0.0)
-    return jnp.clip(away, -FAR * temperature, FAR * temperature) / temperature
+    return jnp.clip(away, -FAR * lam, FAR * lam) / lam
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distribution) -> TwoFloat:
+def _threshold(x: Array, k: Array, lam: Array, distribution: _Distribution) -> TwoFloat:
     """Returns ``tau`` of each row; ``lo`` carries the derivative."""
     limits, rows = jnp.finfo(x.dtype), rows_without_derivative(Rows())
     equation = Equation(p=2.0, rows=rows)
-    size = extent((x,), temperature, equation)
+    size = extent((x,), lam, equation)
     available = size.available
 
     def evaluate(tau: TwoFloat) -> Evaluation:
         def of_entry(x: Array) -> tuple[Array, Array]:
-            t, present = _position(x, tau, temperature), x > -jnp.inf
+            t, present = _position(x, tau, lam), x > -jnp.inf
             return choose(present, distribution.cumulative(t), 0.0), choose(present, distribution.density(t), 0.0)
 
         total, density = rows.sum(of_entry, (x,))
-        slope = density / temperature
+        slope = density / lam
         excess = total - k
         # Newton on the log odds of total / available, which is linear in tau where all entries are equal.
         odds = jnp.log1p(excess / k) - jnp.log1p(-excess / (available - k))
@@ -82,13 +80,13 @@ def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distributi
             step=step,
             trusted=jnp.isfinite(step),
             converged=jnp.abs(excess) <= 4 * limits.eps * k,
-            scale=temperature,
+            scale=lam,
         )
 
     # `guess` assumes that a uniform variable on (0, width) is subtracted from the entries. The variable of `F` has mean
     # 0 and, if it is logistic, the variance of a uniform one of this width; that of a Laplace variable is similar.
 
-    width = 2 * jnp.pi * temperature
+    width = 2 * jnp.pi * lam
     start, _ = guess((x,), k, width, equation, size)
     ends = End(float(limits.min), jnp.inf), End(float(limits.max), -jnp.inf)
     return find_root(evaluate, start + 0.5 * width, *ends).point
@@ -96,25 +94,25 @@ def _threshold(x: Array, k: Array, temperature: Array, distribution: _Distributi
 
 @_threshold.defjvp
 def _threshold_jvp(distribution, primals, tangents):
-    x, k, temperature = primals
-    x_dot, k_dot, temperature_dot = tangents
-    tau = _threshold(x, k, temperature, distribution)
-    t = _position(x, tau, temperature)
+    x, k, lam = primals
+    x_dot, k_dot, lam_dot = tangents
+    tau = _threshold(x, k, lam, distribution)
+    t = _position(x, tau, lam)
     density = choose(x > -jnp.inf, distribution.density(t), 0.0)
     total = jnp.sum(density, axis=-1, keepdims=True)
-    moved = jnp.sum(density * (x_dot - t * temperature_dot), axis=-1, keepdims=True) - temperature * k_dot
+    moved = jnp.sum(density * (x_dot - t * lam_dot), axis=-1, keepdims=True) - lam * k_dot
     # If all densities underflow, the mask is hard and locally constant.
     moves = total > 0
     tau_dot = choose(moves, moved / choose(moves, total, 1.0), 0.0)
     return tau, TwoFloat(jnp.zeros_like(tau.hi), tau_dot)
 
 
-def _mask(x: Array, k: Array, temperature: Array, *, distribution: _Distribution) -> Array:
+def _mask(x: Array, k: Array, lam: Array, *, distribution: _Distribution) -> Array:
     """Returns the mask of rows; if fewer than ``k`` entries are above ``-inf``, those get 1."""
     x = finite_above(x)
     available = jnp.sum(x > -jnp.inf, axis=-1, keepdims=True, dtype=x.dtype)
-    tau = _threshold(x, choose(k > available, available, k), temperature, distribution)
-    return choose(x > -jnp.inf, distribution.cumulative(_position(x, tau, temperature)), 0.0)
+    tau = _threshold(x, choose(k > available, available, k), lam, distribution)
+    return choose(x > -jnp.inf, distribution.cumulative(_position(x, tau, lam)), 0.0)
 
 
 def _logistic_density(t: Array) -> Array:
@@ -124,22 +122,24 @@ def _logistic_density(t: Array) -> Array:
 _LOGISTIC = _Distribution(jax.nn.sigmoid, _logistic_density)
 
 
-def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` that sums to ``k``.
+def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / lam)`` that sums to ``k``.
 
     Source: Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector
-    Retrieval as Sparse Alignment" (2022). Here ``tau`` is found as the root of one scalar equation, in a few passes
-    over the data. ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere.
+    Retrieval as Sparse Alignment" (2022). The first have ``lam = 1``, the second call it epsilon. Here ``tau`` is found
+    as the root of one scalar equation, in a few passes over the data. ``lam -> inf`` gives ``k / n`` everywhere.
 
-    Differentiable in ``x``, ``k`` and ``temperature``, forwards and backwards. Takes O(n) time and memory; a new
-    ``k`` or ``temperature`` compiles nothing.
+    Differentiable in ``x``, ``k`` and ``lam``, forwards and backwards. Takes O(n) time and memory; a new ``k`` or
+    ``lam`` compiles nothing.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent; ``+inf``
         entries come first. A NaN makes its row NaN.
       k: how much is selected in total, a real number in ``(0, n)``; one number, or an array that broadcasts to one
         value per row.
-      temperature: positive, in the units of ``x``; broadcasts like ``k``.
+      lam: strength of the relaxation, in the units of ``x``: 0 or in [1e-32, 1e32]; broadcasts like ``k``. 0 gives the
+        hard mask, ties broken by index, with derivatives of 0; the last entry selected gets the remainder of a
+        fractional ``k``. Towards 0, equal entries share. A traced ``lam`` that is out of range makes its row NaN.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
 
     Returns:
@@ -152,30 +152,29 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
-    per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
-    return mask_rows(_mask, x, axis, per_row, distribution=_LOGISTIC)
+    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, distribution=_LOGISTIC)
 
 
-def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, epsilon: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
+def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets.
 
     Source: Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et
     al., "Differentiable Top-k with Optimal Transport" (NeurIPS 2020). The papers iterate Sinkhorn's algorithm; with two
     targets there is one unknown, which is found here in a few passes, as for ``sigmoid_topk_mask``. Entries are
-    standardised first, so the mask depends on neither their location nor their scale. ``epsilon -> 0`` gives the hard
-    mask, ``inf`` gives ``k / n`` everywhere.
+    standardised first, so the mask depends on neither their location nor their scale. ``lam -> inf`` gives ``k / n``
+    everywhere.
 
-    ``epsilon`` is the strength of the entropy, at least 1e-8, in units of the squared distance between the two targets;
-    it broadcasts like ``k``. Other arguments, derivatives, result and errors are as for ``sigmoid_topk_mask``.
+    ``lam`` is the strength of the entropy, in units of the squared distance between the two targets; both papers call
+    it epsilon. Other arguments, derivatives, result and errors are as for ``sigmoid_topk_mask``.
 
-    >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, epsilon=0.1)).round()
+    >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, lam=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
     """
-    return mask_rows(_transported, x, axis, {"k": (k, INSIDE_N), "epsilon": (epsilon, _ENTROPY)})
+    return mask_rows(_transported, x, k, INSIDE_N, lam, axis)
 
 
-def _transported(x: Array, k: Array, epsilon: Array) -> Array:
-    return _mask(_squash(x), k, epsilon, distribution=_LOGISTIC)
+def _transported(x: Array, k: Array, lam: Array) -> Array:
+    return _mask(_squash(x), k, lam, distribution=_LOGISTIC)
 
 
 def _squash(x: Array) -> Array:
@@ -201,38 +200,37 @@ def _laplace_density(t: Array) -> Array:
 _LAPLACE = _Distribution(_laplace_cumulative, _laplace_density)
 
 
-def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
     """Returns a dense relaxed top-k mask by sums of Laplace distribution functions.
 
     Source: Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and
-    Top-k Selection" (2025). ``temperature -> 0`` gives the hard mask, ``inf`` gives ``k / n`` everywhere. Arguments,
+    Top-k Selection" (2025), which calls ``lam`` alpha. ``lam -> inf`` gives ``k / n`` everywhere. Arguments,
     derivatives, cost, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
     """
-    per_row = {"k": (k, INSIDE_N), "temperature": (temperature, POSITIVE)}
-    return mask_rows(_mask, x, axis, per_row, distribution=_LAPLACE)
+    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, distribution=_LAPLACE)
 
 
-def dftopk_mask(x: ArrayLike, k: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1) -> Array:
-    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / temperature)`` with ``tau`` in closed form.
+def dftopk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+    """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / lam)`` with ``tau`` in closed form.
 
     Source: Zhu et al., "Differentiable Fast Top-K Selection for Large-Scale Recommendation" (2025). ``tau`` lies
     halfway between the ``k``-th largest entry and the next one. The mask does not sum to ``k``, and an entry other than
-    these two moves no mask but its own. ``temperature -> 0`` gives the hard mask, ``inf`` gives 1/2 everywhere.
+    these two moves no mask but its own. The paper calls ``lam`` a temperature. ``lam -> inf`` gives 1/2 everywhere.
 
-    Differentiable in ``x`` and ``temperature``, not in ``k``, which is a whole number in ``[0, n]``. Takes O(n) time
-    and memory; a new ``k`` or ``temperature`` compiles nothing. If there are at most ``k`` entries above ``-inf``,
-    these get 1. Other arguments, result and errors are as for ``sigmoid_topk_mask``.
+    Differentiable in ``x`` and ``lam``, not in ``k``, which is a whole number in ``[0, n]``. Takes O(n) time and
+    memory; a new ``k`` or ``lam`` compiles nothing. If there are at most ``k`` entries above ``-inf``, these get 1.
+    Other arguments, result and errors are as for ``sigmoid_topk_mask``.
 
     >>> (100 * dftopk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([38., 82., 62., 27.], dtype=float32)
     """
-    return mask_rows(_halfway, x, axis, {"k": (k, WHOLE_UP_TO_N), "temperature": (temperature, POSITIVE)})
+    return mask_rows(_halfway, x, k, WHOLE_UP_TO_N, lam, axis)
 
 
-def _halfway(x: Array, k: Array, temperature: Array) -> Array:
+def _halfway(x: Array, k: Array, lam: Array) -> Array:
     x = finite_above(x)
     present = x > -jnp.inf
     selected = hard_selection((x,), k)[0] > 0
@@ -241,5 +239,5 @@ def _halfway(x: Array, k: Array, temperature: Array) -> Array:
     largest = jnp.max(choose(next_, x, -jnp.inf), axis=-1, keepdims=True)
     both = jnp.isfinite(least) & jnp.isfinite(largest)
     tau = 0.5 * choose(both, least, 0.0) + 0.5 * choose(both, largest, 0.0)
-    soft = jax.nn.sigmoid(_position(x, TwoFloat(tau, jnp.zeros_like(tau)), temperature))
+    soft = jax.nn.sigmoid(_position(x, TwoFloat(tau, jnp.zeros_like(tau)), lam))
     return choose(present & both, soft, selected.astype(x.dtype))

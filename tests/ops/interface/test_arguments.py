@@ -67,8 +67,6 @@ WRONG = {
     "k": [*NO_NUMBER, -1, np.full(ROWS + 1, 1.0), COLUMN, np.full(ROWS, -1.0)],
     "lam": [*NO_NUMBER, -1, np.full(ROWS + 1, 1.0), COLUMN, np.full(ROWS, -1.0)],
     "temperature": [*NO_NUMBER, 0, COLUMN],
-    "sigma": [*NO_NUMBER, 0, COLUMN],
-    "epsilon": [*NO_NUMBER, 0, COLUMN],
     "q": [*NO_NUMBER, 1.5, -0.1],
     "debias": NO_FLAG,
     "descending": NO_FLAG,
@@ -229,7 +227,6 @@ REFUSED = [
     (lambda: baselines.Lista(DICTIONARY, 0.1, 0), "layers must be at least 1, got 0"),
     (lambda: baselines.Lista(DICTIONARY, 0.0, 1), "lam must be positive and finite"),
     (lambda: baselines.Lista(DICTIONARY, 0.1, 2, "hard"), "shrinkage must be one of 'soft', 'sigshrink', got 'hard'"),
-    (with_rest("entropic_ot_topk_mask", epsilon=1e-9), "epsilon must be positive, at least 1e-08, got 1e-09"),
     (with_rest("neuralsort_topk_mask", k=2.5), r"k must be a whole number .* got 2\.5"),
     (with_rest("perturbed_topk_mask", k=1.5), "k must be .*got 1.5"),
     (

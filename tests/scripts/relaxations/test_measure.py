@@ -28,7 +28,7 @@ def test_the_mask_in_the_mean_over_noise_and_its_gradient_are_those_of_many_nois
     value, gradient = jax.jit(jax.value_and_grad(lambda x: weights @ measure.noisy(x, 2, 0.5, 4000)))(X)
 
     def plain(x):
-        return weights @ baselines.perturbed_topk_mask(x, 2, sigma=0.5, num_samples=50_000, key=jax.random.key(3))
+        return weights @ baselines.perturbed_topk_mask(x, 2, lam=0.5, num_samples=50_000, key=jax.random.key(3))
 
     expected, derivative = jax.jit(jax.value_and_grad(plain))(X)
     np.testing.assert_allclose(value, expected, atol=0.05)

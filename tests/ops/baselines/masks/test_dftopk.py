@@ -10,10 +10,10 @@ from tests.ops import oracles
 def test_agrees_with_the_formula(x64):
     x = oracles.samples((6, 40))
     s = -np.sort(-x, axis=-1)
-    for k, temperature in [(7, 0.1), (39, 2.0)]:
+    for k, lam in [(7, 0.1), (39, 2.0)]:
         tau = (s[:, k - 1 : k] + s[:, k : k + 1]) / 2
-        expected = 1 / (1 + np.exp((tau - x) / temperature))
-        np.testing.assert_allclose(dftopk_mask(x, k, temperature=temperature), expected, atol=1e-13)
+        expected = 1 / (1 + np.exp((tau - x) / lam))
+        np.testing.assert_allclose(dftopk_mask(x, k, lam=lam), expected, atol=1e-13)
 
 
 def test_rows_without_a_threshold_and_extreme_entries_have_finite_masks_and_gradients():
