@@ -172,10 +172,10 @@ def _minimise(
     gap: Callable[[Array, Array, Array], Array],
     *,
     accelerated: bool,
-    tolerance: Array,
-    max_iterations: Array,
+    tol: Array,
+    max_iter: Array,
 ) -> _State:
-    """Returns the iterates of `y <- prox_{step h}(v + step D^T (x - D v))` once every gap is within the tolerance.
+    """Returns the iterates of `y <- prox_{step h}(v + step D^T (x - D v))` once every gap is within `tol`.
 
     Plain (ISTA), `v = y` (Daubechies, Defrise and De Mol, 2004). Accelerated (FISTA), `v = y + (l - 1) / (l + 2)
     (y - previous y)` at the l-th step (Beck and Teboulle, 2009, with the weights of the note), and `l` starts again at
@@ -193,7 +193,7 @@ def _minimise(
         return correlation, gap(y, residual, correlation)
 
     def active(state: _State) -> Array:
-        return (state.gap > tolerance) & (state.iterations < max_iterations)
+        return (state.gap > tol) & (state.iterations < max_iter)
 
     def iterate(state: _State) -> _State:
         age = state.age.astype(x.dtype)
@@ -266,7 +266,7 @@ class SparseCode(NamedTuple):
       iterations: int32 `(...)`, the number of iterations.
       gap: `(...)`, a bound of the distance of the objective from its minimum, relative to the objective
         (`sparse_code`), or to its value at the atom farthest from `x` (`scale_free_attention`).
-      converged: bool `(...)`, whether the gap is within the tolerance.
+      converged: bool `(...)`, whether the gap is within `tol`.
     """
 
     code: Array
@@ -278,12 +278,12 @@ class SparseCode(NamedTuple):
 Solver = Literal["fista", "ista", "homotopy"]
 
 
-def _constants(dictionary: ArrayLike, x: Array, tolerance: ArrayLike, max_iterations: ArrayLike) -> dict[str, Array]:
+def _constants(dictionary: ArrayLike, x: Array, tol: ArrayLike, max_iter: ArrayLike) -> dict[str, Array]:
     """Returns the arguments that all rows share, after a check."""
     return {
         "dictionary": _check_dictionary(dictionary, x),
-        "tolerance": interface.check_scalar("tolerance", tolerance, interface.NON_NEGATIVE),
-        "max_iterations": interface.check_scalar("max_iterations", max_iterations, interface.NON_NEGATIVE),
+        "tol": interface.check_scalar("tol", tol, interface.NON_NEGATIVE),
+        "max_iter": interface.check_scalar("max_iter", max_iter, interface.NON_NEGATIVE),
     }
 
 
@@ -293,8 +293,8 @@ def sparse_code(
     lam: ArrayLike,
     *,
     solver: Solver = "fista",
-    tolerance: ArrayLike = 1e-4,
-    max_iterations: ArrayLike = 1000,
+    tol: ArrayLike = 1e-4,
+    max_iter: ArrayLike = 1000,
 ) -> SparseCode:
     """Returns the code `argmin_y 1/2 ||x - D y||^2 + lam ||y||_1` (the lasso), by iterative soft thresholding.
 
@@ -324,9 +324,9 @@ def sparse_code(
       dictionary: real array `(features, atoms)`; `jax.vmap` for several. Atoms need not be normalised.
       lam: > 0 and finite; a scalar, or an array that broadcasts to one value per row, the shape `(...)`.
       solver: `"fista"`, `"ista"` or `"homotopy"`.
-      tolerance: the relative duality gap at which a row stops; a scalar. float32 can certify about 1e-6 for
+      tol: the relative duality gap at which a row stops; a scalar. float32 can certify about 1e-6 for
         `lam = lam_max / 10` and a well-conditioned dictionary, and less as `lam` falls.
-      max_iterations: the most iterations; a scalar.
+      max_iter: the most iterations; a scalar.
 
     Returns:
       A `SparseCode` of the dtype of `x` (integers are promoted to float). Computed in float32 at least.
@@ -344,19 +344,17 @@ def sparse_code(
         x,
         axis=-1,
         per_row={"lam": (lam, interface.POSITIVE)},
-        constants=_constants(dictionary, x, tolerance, max_iterations),
+        constants=_constants(dictionary, x, tol, max_iter),
         returns=SparseCode(FEATURES, ROWS, ROWS, ROWS),
         solver=solver,
     )
 
 
-def _coded(
-    x: Array, lam: Array, dictionary: Array, *, solver: Solver, tolerance: Array, max_iterations: Array
-) -> SparseCode:
+def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, tol: Array, max_iter: Array) -> SparseCode:
     """Returns the codes of rows, in units in which `x` and the dictionary are at most 1: squares stay in range."""
     given = x, dictionary.astype(x.dtype)
     strength = lam
-    (x, dictionary), lam, tolerance = lax.stop_gradient((given, lam, tolerance.astype(x.dtype)))
+    (x, dictionary), lam, tol = lax.stop_gradient((given, lam, tol.astype(x.dtype)))
     x_unit = _or_one(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
@@ -386,20 +384,20 @@ def _coded(
         proximal,
         relative_duality_gap,
         accelerated=solver == "fista",
-        tolerance=tolerance,
-        max_iterations=max_iterations,
+        tol=tol,
+        max_iter=max_iter,
     )
     found = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
     code = _differentiable(found, *given, strength * jnp.sign(found), False)
-    return SparseCode(code, state.iterations, state.gap, state.gap <= tolerance)
+    return SparseCode(code, state.iterations, state.gap, state.gap <= tol)
 
 
 def scale_free_attention(
     x: ArrayLike,
     dictionary: ArrayLike,
     *,
-    tolerance: ArrayLike = 1e-5,
-    max_iterations: ArrayLike = 1000,
+    tol: ArrayLike = 1e-5,
+    max_iter: ArrayLike = 1000,
 ) -> SparseCode:
     """Returns `argmin ||x - D y||^2` over the simplex: the weights of the point in the hull of the atoms nearest `x`.
 
@@ -409,13 +407,13 @@ def scale_free_attention(
 
     Accelerated projected gradient descent projects by `topk_mask(..., k=1, lam=1, p=2)`. A row stops once its
     Frank-Wolfe gap `max_i <D^T (x - D y), e_i - y>` (Jaggi, 2013), which bounds the distance of half the objective from
-    its minimum, is within the tolerance. Differentiable like `sparse_code`.
+    its minimum, is within `tol`. Differentiable like `sparse_code`.
 
     Args:
       x: real array `(..., features)`: queries.
       dictionary: real array `(features, atoms)`: keys, one per column; `jax.vmap` for several.
-      tolerance: the relative gap at which a row stops; a scalar.
-      max_iterations: the most iterations; a scalar.
+      tol: the relative gap at which a row stops; a scalar.
+      max_iter: the most iterations; a scalar.
 
     Returns:
       A `SparseCode` of the dtype of `x` (integers are promoted to float), whose `code` holds the weights: if they are
@@ -428,17 +426,17 @@ def scale_free_attention(
     Array([1., 0.], dtype=float32)
     """
     x, returns = interface.floating(x), SparseCode(FEATURES, ROWS, ROWS, ROWS)
-    constants = _constants(dictionary, x, tolerance, max_iterations)
+    constants = _constants(dictionary, x, tol, max_iter)
     return rowwise(_attended, x, axis=-1, constants=constants, returns=returns)
 
 
-def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Array) -> SparseCode:
-    dictionary, tolerance = dictionary.astype(x.dtype), tolerance.astype(x.dtype)
+def _attended(x: Array, dictionary: Array, tol: Array, max_iter: Array) -> SparseCode:
+    dictionary, tol = dictionary.astype(x.dtype), tol.astype(x.dtype)
     # A shift by the mean of the atoms has no effect on the simplex, but allows longer steps and saves digits.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
     given = x, dictionary
-    x, dictionary, tolerance = lax.stop_gradient((*given, tolerance))
+    x, dictionary, tol = lax.stop_gradient((*given, tol))
     # In these coordinates no atom exceeds 1 in any feature.
     unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / unit, dictionary / unit
@@ -458,11 +456,11 @@ def _attended(x: Array, dictionary: Array, tolerance: Array, max_iterations: Arr
         lambda point, _: topk_mask(point, 1, lam=1.0, p=2.0),
         gap,
         accelerated=True,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
+        tol=tol,
+        max_iter=max_iter,
     )
     weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
-    return SparseCode(weights, state.iterations, state.gap, state.gap <= tolerance)
+    return SparseCode(weights, state.iterations, state.gap, state.gap <= tol)
 
 
 def sparsemax_attention(

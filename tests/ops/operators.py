@@ -174,11 +174,9 @@ CALLS = {
         key=jax.random.key(0),
         by_rows=False,
     ),
-    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tolerance=0.0, max_iterations=3),
+    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tol=0.0, max_iter=3),
     "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(3)),
-    "scale_free_attention": _call(
-        baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tolerance=0.0, max_iterations=3
-    ),
+    "scale_free_attention": _call(baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tol=0.0, max_iter=3),
     "sparsemax_attention": _call(_attention, x=X, w=W),
     "curvature_bound": _call(baselines.curvature_bound, dictionary=W, by_rows=False),
     "gates": _call(_gates, x=X, w=W, by_rows=False),

@@ -25,7 +25,7 @@ def distances(weights, x):
 
 
 def test_the_nearest_point_of_the_convex_hull(x64):
-    found = scale_free_attention(X, D, tolerance=1e-13, max_iterations=20_000)
+    found = scale_free_attention(X, D, tol=1e-13, max_iter=20_000)
     weights = np.asarray(found.code)
     assert np.all(found.converged)
     assert found.iterations.shape == found.gap.shape == (2, 3)
@@ -44,7 +44,7 @@ def test_the_gap_bounds_the_error(x64):
     best = distances(np.stack([[nearest_by_nnls(x, D) for x in rows] for rows in X]), X)
     largest = np.max(np.sum((X[..., None] - D) ** 2, axis=-2), axis=-1)
     for most in (0, 1, 5, 40):
-        found = scale_free_attention(X, D, tolerance=1e-9, max_iterations=most)
+        found = scale_free_attention(X, D, tol=1e-9, max_iter=most)
         excess = distances(found.code, X) ** 2 - best**2
         assert np.all(excess <= np.asarray(found.gap) * largest * (1 + 1e-6) + 1e-9)
         np.testing.assert_array_equal(found.converged, np.asarray(found.gap) <= 1e-9)
@@ -53,14 +53,14 @@ def test_the_gap_bounds_the_error(x64):
 
 def test_scale_does_not_matter():
     x, dictionary = np.float32(X), np.float32(D)
-    weights = scale_free_attention(x, dictionary, tolerance=1e-6).code
+    weights = scale_free_attention(x, dictionary, tol=1e-6).code
     scale = np.float32(2.0**-40)  # a power of two, which rounds nothing
-    np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tolerance=1e-6).code, weights)
+    np.testing.assert_array_equal(scale_free_attention(scale * x, scale * dictionary, tol=1e-6).code, weights)
 
 
 def test_derivatives(x64):
     x, dictionary = 3.0 * X[0, :2], D[:, :5]
-    function = jax.jit(lambda x, d: scale_free_attention(x, d, tolerance=1e-15, max_iterations=20_000).code)
+    function = jax.jit(lambda x, d: scale_free_attention(x, d, tol=1e-15, max_iter=20_000).code)
     assert np.all((np.asarray(function(x, dictionary)) > 0).sum(-1) >= 2)
     check_grads(function, (x, dictionary), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
@@ -69,7 +69,7 @@ def test_a_common_shift_takes_no_digits_of_the_derivative():
     x, dictionary = (np.round(1024 * value) / 1024 for value in (3.0 * X[0, :2], D[:, :5]))  # shifts round nothing
 
     def function(x, dictionary):
-        weights = scale_free_attention(x, dictionary, tolerance=1e-6).code
+        weights = scale_free_attention(x, dictionary, tol=1e-6).code
         return jnp.sum(weights * jnp.arange(5.0)[None, :]), weights
 
     gradients = jax.jit(jax.grad(function, argnums=(0, 1), has_aux=True))

@@ -23,7 +23,7 @@ def test_starts_as_that_many_steps_of_ista(x64):
         return model(model.init(jnp.float64), x)
 
     codes = coded(x, dictionary)
-    ista = sparse_code(x, dictionary, LAM, solver="ista", tolerance=0, max_iterations=layers)
+    ista = sparse_code(x, dictionary, LAM, solver="ista", tol=0, max_iter=layers)
     assert np.all(ista.iterations == layers)
     np.testing.assert_allclose(codes, ista.code, atol=1e-14)
 

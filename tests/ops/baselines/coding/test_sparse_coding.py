@@ -33,7 +33,7 @@ CODES = CODES.reshape(2, 3, ATOMS)
 def test_agrees_with_coordinate_descent(x64):
     steps = {}
     for solver in ("fista", "ista", "homotopy"):
-        found = sparse_code(X, D, LAM, solver=solver, tolerance=1e-13, max_iterations=20_000)
+        found = sparse_code(X, D, LAM, solver=solver, tol=1e-13, max_iter=20_000)
         assert np.all(found.converged)
         assert found.iterations.shape == found.gap.shape == (2, 3)
         np.testing.assert_allclose(found.code, CODES, atol=1e-6)
@@ -45,7 +45,7 @@ def test_agrees_with_coordinate_descent(x64):
 
 def test_the_gap_bounds_the_error_of_the_objective(x64):
     for most in (0, 1, 5, 40):
-        found = sparse_code(X, D, LAM, tolerance=1e-10, max_iterations=most)
+        found = sparse_code(X, D, LAM, tol=1e-10, max_iter=most)
         assert np.all((found.iterations == most) | found.converged)
         for index in np.ndindex(2, 3):
             problem = X[index], D, LAM[index]
@@ -65,7 +65,7 @@ def test_ista_is_the_iteration_of_the_note(x64):
         for threshold in thresholds:
             moved = y + step * D.T @ (x - D @ y)
             y = np.sign(moved) * np.maximum(np.abs(moved) - step * threshold, 0)
-        found = sparse_code(x, D, lam, solver=solver, tolerance=0, max_iterations=len(thresholds))
+        found = sparse_code(x, D, lam, solver=solver, tol=0, max_iter=len(thresholds))
         np.testing.assert_allclose(found.code, y, atol=1e-12)
 
 
@@ -83,7 +83,7 @@ def test_extreme_units_a_nan_and_a_dictionary_of_zeros_in_float32():
 
 def test_derivatives_to_second_order(x64):
     dictionary, x, lam = D[:4, :6], X[0, :2, :4], np.array([0.5, 0.3])
-    function = jax.jit(lambda *arguments: sparse_code(*arguments, tolerance=1e-15, max_iterations=10_000).code)
+    function = jax.jit(lambda *arguments: sparse_code(*arguments, tol=1e-15, max_iter=10_000).code)
     code = np.asarray(function(x, dictionary, lam))
     assert np.all((code != 0).sum(-1) >= 2)
     oracles.check_derivatives(function, (x, dictionary, lam), 1e-5)
