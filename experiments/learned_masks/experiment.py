@@ -24,7 +24,7 @@ from experiments.core.training.experiment import Batch, Experiment, Metrics, Par
 from experiments.vision import efficientnet_weights, features
 from experiments.vision.efficientnet import STAGE_5, Convolution, EfficientNetLite0
 from ops import NM
-from ops.baselines import sample_binary_concrete
+from ops.baselines.gates import sample_binary_concrete
 from ops.pruning import Pruner, Scored
 
 FIRST_BLOCK = 11  # the one behind the fifth stage

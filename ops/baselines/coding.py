@@ -33,6 +33,24 @@ from ..scalar.arithmetic import choose
 from ..scalar.marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
 
+__all__ = [
+    "Lista",
+    "SparseCode",
+    "curvature_bound",
+    "ridge_code",
+    "scale_free_attention",
+    "sigshrink",
+    "soft_threshold_topk",
+    "sparse_code",
+    "sparsemax_attention",
+]
+
+
+def __dir__() -> list[str]:
+    """Returns the public names; the rest is implementation."""
+    return list(__all__)
+
+
 # The number of steps of the homotopy over which the threshold falls.
 _STAGES = 20
 

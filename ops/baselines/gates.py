@@ -25,7 +25,8 @@ probability that it is not 0, which replaces the L0 norm in a loss. With `x(z) =
     P(z = 1) = 1 - cdf(x(1)) = s(log_alpha - temperature log((1 - LOW) / (HIGH - 1))),
     density on (0, 1) = pdf(x(z)) / (HIGH - LOW),   which integrates to 1 - P(z = 0) - P(z = 1).
 
-Every function raises ValueError if `temperature`, a scalar, is known and not positive.
+A `temperature` belongs to a distribution. It is not the strength of a relaxation, which is `lam` elsewhere, and has no
+hard limit at 0. Every function raises ValueError if it, a scalar, is known and not positive.
 """
 
 import functools
@@ -37,6 +38,26 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from ..interface import POSITIVE, check_scalar, floating, working_dtype
+
+__all__ = [
+    "binary_concrete_cdf",
+    "binary_concrete_pdf",
+    "deterministic_gates",
+    "hard_concrete_cdf",
+    "hard_concrete_pdf",
+    "l0_penalty",
+    "probability_one",
+    "probability_open",
+    "probability_zero",
+    "sample_binary_concrete",
+    "sample_gates",
+]
+
+
+def __dir__() -> list[str]:
+    """Returns the public names; the rest is implementation."""
+    return list(__all__)
+
 
 # The values of the experiments of Louizos et al.
 TEMPERATURE = 2 / 3

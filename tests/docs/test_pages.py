@@ -5,9 +5,17 @@ import re
 import pytest
 
 import ops
+from ops import baselines
 from tests.docs.pages import DOCS, PAGES, name_of
 
-MODULES = {"ops": ops, "ops.isotonic": ops.isotonic, "ops.baselines": ops.baselines, "ops.pruning": ops.pruning}
+MODULES = {
+    "ops": ops,
+    "ops.isotonic": ops.isotonic,
+    "ops.baselines": baselines,
+    "ops.baselines.coding": baselines.coding,
+    "ops.baselines.gates": baselines.gates,
+    "ops.pruning": ops.pruning,
+}
 
 
 def test_the_reference_has_all_that_is_public_and_no_more():

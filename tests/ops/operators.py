@@ -10,6 +10,7 @@ import numpy as np
 
 import ops
 from ops import baselines
+from ops.baselines import coding, gates
 from ops.isotonic import Dual, Dykstra, isotonic_regression, topk_solution
 from tests.ops import oracles
 
@@ -80,22 +81,22 @@ def _by_threshold(x, w, k, lam, where):
 
 def _gates(x, w):
     key, odds = jax.random.key(0), jax.nn.sigmoid(jnp.float32(x) if x.dtype.kind in "iub" else x)
-    distribution = baselines.hard_concrete_cdf(odds, w), baselines.hard_concrete_pdf(odds, w)
+    distribution = gates.hard_concrete_cdf(odds, w), gates.hard_concrete_pdf(odds, w)
     relaxed = (
-        baselines.binary_concrete_cdf(odds, w, temperature=0.5),
-        baselines.binary_concrete_pdf(odds, w, temperature=0.5),
+        gates.binary_concrete_cdf(odds, w, temperature=0.5),
+        gates.binary_concrete_pdf(odds, w, temperature=0.5),
     )
-    sampled = baselines.sample_gates(key, x), baselines.sample_binary_concrete(key, x, temperature=0.5)
-    chances = [f(x) for f in (baselines.probability_one, baselines.probability_open, baselines.probability_zero)]
-    return distribution, relaxed, sampled, chances, baselines.deterministic_gates(x), baselines.l0_penalty({"x": x})
+    sampled = gates.sample_gates(key, x), gates.sample_binary_concrete(key, x, temperature=0.5)
+    chances = [f(x) for f in (gates.probability_one, gates.probability_open, gates.probability_zero)]
+    return distribution, relaxed, sampled, chances, gates.deterministic_gates(x), gates.l0_penalty({"x": x})
 
 
 def _shrunk(x, w):
-    return baselines.sigshrink(x, 0.5, 3.0), jax.vmap(lambda x: baselines.soft_threshold_topk(x, 2))(x)
+    return coding.sigshrink(x, 0.5, 3.0), jax.vmap(lambda x: coding.soft_threshold_topk(x, 2))(x)
 
 
 def _attention(x, w):
-    return baselines.sparsemax_attention(x[:, None], w[:, None], w[:, None])
+    return coding.sparsemax_attention(x[:, None], w[:, None], w[:, None])
 
 
 def _slots(x, w, labels):
@@ -174,11 +175,11 @@ CALLS = {
         key=jax.random.key(0),
         by_rows=False,
     ),
-    "sparse_code": _call(baselines.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tol=0.0, max_iter=3),
-    "ridge_code": _call(baselines.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(3)),
-    "scale_free_attention": _call(baselines.scale_free_attention, x=X, dictionary=DICTIONARY, tol=0.0, max_iter=3),
+    "sparse_code": _call(coding.sparse_code, x=X, dictionary=DICTIONARY, lam=LAM, tol=0.0, max_iter=3),
+    "ridge_code": _call(coding.ridge_code, x=X, dictionary=DICTIONARY, lam=np.float32(3)),
+    "scale_free_attention": _call(coding.scale_free_attention, x=X, dictionary=DICTIONARY, tol=0.0, max_iter=3),
     "sparsemax_attention": _call(_attention, x=X, w=W),
-    "curvature_bound": _call(baselines.curvature_bound, dictionary=W, by_rows=False),
+    "curvature_bound": _call(coding.curvature_bound, dictionary=W, by_rows=False),
     "gates": _call(_gates, x=X, w=W, by_rows=False),
     "shrinkage": _call(_shrunk, x=X, w=W),
 }

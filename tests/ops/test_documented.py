@@ -9,8 +9,16 @@ import pytest
 
 import ops
 from ops import baselines, isotonic, pruning
+from ops.baselines import coding, gates
 
-PACKAGES = {"ops": ops, "ops.isotonic": isotonic, "ops.baselines": baselines, "ops.pruning": pruning}
+PACKAGES = {
+    "ops": ops,
+    "ops.isotonic": isotonic,
+    "ops.baselines": baselines,
+    "ops.baselines.coding": coding,
+    "ops.baselines.gates": gates,
+    "ops.pruning": pruning,
+}
 # A sample of a random number is no example.
 WITHOUT = {"sample_binary_concrete", "sample_gates"}
 

@@ -9,6 +9,7 @@ import pytest
 
 import ops
 from ops import baselines, isotonic, topk_mask
+from ops.baselines import coding, gates
 from tests.ops import oracles
 from tests.ops.operators import CALLS, ROWS, WIDER, N
 
@@ -47,7 +48,9 @@ def test_every_operator_keeps_float32_with_x64(name, x64):
 
 
 def test_every_operator_is_tried():
-    public = {name: getattr(module, name) for module in (ops, baselines, isotonic) for name in module.__all__}
+    public = {
+        name: getattr(module, name) for module in (ops, baselines, coding, gates, isotonic) for name in module.__all__
+    }
     named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
     tried = " ".join(CALLS) + " gates shrinkage"
     others = {"register_nonlinearity", "isotonic_solution"} | {  # which others call; in "gates" and in "shrinkage"

@@ -8,7 +8,7 @@ import optax
 from experiments.core.config import require
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import cubic_density
-from ops import baselines
+from ops.baselines import gates
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
@@ -30,11 +30,11 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         log_alpha = state["log_alpha"]
         if key is None:
-            return w * baselines.deterministic_gates(log_alpha)
-        return w * baselines.sample_gates(key, log_alpha)
+            return w * gates.deterministic_gates(log_alpha)
+        return w * gates.sample_gates(key, log_alpha)
 
     def penalty(w: jax.Array, state: State, progress: jax.Array) -> jax.Array:
-        expected_density = baselines.probability_open(state["log_alpha"]).mean()
+        expected_density = gates.probability_open(state["log_alpha"]).mean()
         excess = expected_density - target(progress)
         return state["multiplier"] * excess + fields.damping / 2 * jnp.square(excess)
 

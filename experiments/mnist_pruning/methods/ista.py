@@ -6,7 +6,7 @@ import ml_collections
 
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import linear_density, num_kept
-from ops.baselines import soft_threshold_topk
+from ops.baselines.coding import soft_threshold_topk
 
 
 def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:

@@ -18,6 +18,7 @@ from ops import (
     topk_mag_tree,
     topk_mask,
 )
+from ops.baselines import coding, gates
 from ops.isotonic import Dual, Dykstra, isotonic_regression
 from ops.pruning import Pruner
 from tests.ops.operators import CALLS, DICTIONARY, LABELS, ROWS, N
@@ -221,20 +222,20 @@ REFUSED = [
     (with_rest("sparse_code", tol=np.ones(4)), r"tol must be a scalar, got shape \(4,\)$"),
     (with_rest("sparse_code", max_iter=-1), "max_iter must be finite and >= 0, got -1"),
     (with_rest("sparse_code", dictionary=DICTIONARY.T), r"x must have the shape \(..., 3\) of the dictionary, got"),
-    (lambda: baselines.sparsemax_attention(X[0], X, X), r"query must have the shape .* got shape \(5,\)"),
-    (lambda: baselines.sparsemax_attention(X, X[:, :4], X), r"keys must have the shape .*'keys', 5.* got shape \(3, 4"),
-    (lambda: baselines.sparsemax_attention(X, X, X[:2]), r"values must have the shape \(3, 'outputs'\), got shape"),
-    (lambda: baselines.Lista(DICTIONARY, 0.1, 0), "layers must be at least 1, got 0"),
-    (lambda: baselines.Lista(DICTIONARY, 0.0, 1), "lam must be positive and finite"),
-    (lambda: baselines.Lista(DICTIONARY, 0.1, 2, "hard"), "shrinkage must be one of 'soft', 'sigshrink', got 'hard'"),
+    (lambda: coding.sparsemax_attention(X[0], X, X), r"query must have the shape .* got shape \(5,\)"),
+    (lambda: coding.sparsemax_attention(X, X[:, :4], X), r"keys must have the shape .*'keys', 5.* got shape \(3, 4"),
+    (lambda: coding.sparsemax_attention(X, X, X[:2]), r"values must have the shape \(3, 'outputs'\), got shape"),
+    (lambda: coding.Lista(DICTIONARY, 0.1, 0), "layers must be at least 1, got 0"),
+    (lambda: coding.Lista(DICTIONARY, 0.0, 1), "lam must be positive and finite"),
+    (lambda: coding.Lista(DICTIONARY, 0.1, 2, "hard"), "shrinkage must be one of 'soft', 'sigshrink', got 'hard'"),
     (with_rest("neuralsort_topk_mask", k=2.5), r"k must be a whole number .* got 2\.5"),
     (with_rest("perturbed_topk_mask", k=1.5), "k must be .*got 1.5"),
     (
-        lambda: baselines.binary_concrete_cdf(0.5, 0.0, temperature=-1.0),
+        lambda: gates.binary_concrete_cdf(0.5, 0.0, temperature=-1.0),
         "temperature must be positive and finite, .*, got -1.0",
     ),
     (
-        lambda: baselines.sample_gates(jax.random.key(0), X, temperature=-1.0),
+        lambda: gates.sample_gates(jax.random.key(0), X, temperature=-1.0),
         "temperature must be positive and finite, .*, got -1",
     ),
     (lambda: topk_mask(X, 2, axis=(1, -1)), r"axis must be an integer, different integers, or None .* got \(1, -1\)$"),

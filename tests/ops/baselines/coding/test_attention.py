@@ -6,7 +6,7 @@ import numpy as np
 from jax.test_util import check_grads
 from scipy import optimize
 
-from ops.baselines import scale_free_attention, sparsemax_attention
+from ops.baselines.coding import scale_free_attention, sparsemax_attention
 from tests.ops import oracles
 
 FEATURES, ATOMS = 6, 9

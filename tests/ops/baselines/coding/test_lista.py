@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ops.baselines import Lista, curvature_bound, sparse_code
+from ops.baselines.coding import Lista, curvature_bound, sparse_code
 from tests.ops import oracles
 
 D = oracles.samples((8, 14), dtype=np.float32)

@@ -6,7 +6,8 @@ import pytest
 from jax.test_util import check_grads
 from sklearn.linear_model import Lasso
 
-from ops.baselines import coding, curvature_bound, ridge_code, sparse_code
+from ops.baselines import coding
+from ops.baselines.coding import curvature_bound, ridge_code, sparse_code
 from tests.ops import oracles
 from tests.ops.test_optimized import AS_USERS
 
