@@ -25,8 +25,8 @@ probability that it is not 0, which replaces the L0 norm in a loss. With `x(z) =
     P(z = 1) = 1 - cdf(x(1)) = s(log_alpha - temperature log((1 - LOW) / (HIGH - 1))),
     density on (0, 1) = pdf(x(z)) / (HIGH - LOW),   which integrates to 1 - P(z = 0) - P(z = 1).
 
-A `temperature` belongs to a distribution. It is not the strength of a relaxation, which is `lam` elsewhere, and has no
-hard limit at 0. Every function raises ValueError if it, a scalar, is known and not positive.
+A `temperature` belongs to the distribution: it is not the strength of a relaxation, which is `lam` elsewhere. Every
+function raises ValueError if it, a scalar, is known and not positive.
 """
 
 import functools
