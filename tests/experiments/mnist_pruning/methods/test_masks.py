@@ -12,9 +12,9 @@ from experiments.mnist_pruning.methods.masks import MASKS, RelaxedMask
 from tests.experiments.support import small_config
 
 
-def _cauchy(x, k, *, scale):
+def _cauchy(x, k, *, lam):
     """As far above the (k + 1)-th largest as an arctangent has it."""
-    return 0.5 + jnp.arctan((x - jnp.sort(x)[-k - 1]) / scale) / jnp.pi
+    return 0.5 + jnp.arctan((x - jnp.sort(x)[-k - 1]) / lam) / jnp.pi
 
 
 def test_every_mask_takes_its_strength_and_one_by_two_names_moves_weights_that_are_not_selected():
@@ -41,7 +41,7 @@ def test_every_mask_takes_its_strength_and_one_by_two_names_moves_weights_that_a
 
 
 def test_a_mask_is_one_entry(monkeypatch):
-    monkeypatch.setitem(MASKS, "cauchy", RelaxedMask(_cauchy, "scale"))
+    monkeypatch.setitem(MASKS, "cauchy", RelaxedMask(_cauchy))
     with pytest.raises(UsageError, match=r"^config\.mask\.name='magic' .* one of .*, neuralsort, .*, cauchy$"):
         RECIPE.validate(small_config(mask__name="magic"))
     w = jnp.linspace(-1.0, 0.9, 20)
@@ -49,5 +49,5 @@ def test_a_mask_is_one_entry(monkeypatch):
     RECIPE.validate(config)
     weights = METHODS["mask_straight_through"].make(config, 1).weights
     pull = jax.grad(lambda w: weights(w, {}, jnp.float32(0), jax.random.key(0)).sum())(w)
-    expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, scale=0.25)).sum())(w)
+    expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, lam=0.25)).sum())(w)
     np.testing.assert_allclose(pull, expected, rtol=1e-5)
