@@ -51,7 +51,7 @@ def topk_accuracy(
     n = logits.shape[axis]
     allowed = f"in [1, {n}], the size along axis {axis}"
     ks = [interface.check_whole("k", one, 1, n, allowed) for one in (k if isinstance(k, Sequence) else (k,))]
-    labels, single = interface.check_targets("labels", labels, logits, axis)
+    labels, single = interface.check_labels(labels, logits, axis)
     hits = rowwise(
         _hits,
         logits,
@@ -125,7 +125,7 @@ def topk_surrogate_loss(
     """
     logits = interface.floating(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
-    labels, single = interface.check_targets("labels", labels, logits, axis)
+    labels, single = interface.check_labels(labels, logits, axis)
     n = logits.shape[axis]
     if not single:
         raise ValueError("labels must be integers, one per example, got one value per class")

@@ -258,22 +258,21 @@ def check_where(where: ArrayLike) -> Array | np.ndarray:
     return present.astype(bool)
 
 
-def check_targets(name: str, targets: ArrayLike, logits: Array, axis: int) -> tuple[Array, bool]:
-    """Returns the targets of a classifier as an array, and whether they are labels.
+def check_labels(labels: ArrayLike, logits: Array, axis: int) -> tuple[Array, bool]:
+    """Returns the labels of a classifier as an array, and whether they are integers, one per example.
 
-    Labels are integers of the shape of ``logits`` without ``axis``. Other targets have one value per class, in the
-    shape of ``logits``.
+    Those have the shape of ``logits`` without ``axis``. Others have one value per class, in the shape of ``logits``.
     """
-    targets, batch = real(targets, name), batch_shape(logits, (axis,))
-    if targets.shape == logits.shape:
-        return targets, False
-    if jnp.issubdtype(targets.dtype, jnp.integer) and targets.shape == batch:
+    labels, batch = real(labels, "labels"), batch_shape(logits, (axis,))
+    if labels.shape == logits.shape:
+        return labels, False
+    if jnp.issubdtype(labels.dtype, jnp.integer) and labels.shape == batch:
         # A signed dtype, so that an ``ignore_index`` may be negative, wide enough for any number of classes.
-        return targets.astype(jnp.int64 if targets.dtype.itemsize == 8 else jnp.int32), True
-    hint = ": squeeze them" if targets.shape == (*batch, 1) else ""
+        return labels.astype(jnp.int64 if labels.dtype.itemsize == 8 else jnp.int32), True
+    hint = ": squeeze them" if labels.shape == (*batch, 1) else ""
     raise ValueError(
-        f"{name} must be integer labels of shape {batch} or have the shape of logits, {logits.shape}; "
-        f"got {targets.dtype} of shape {targets.shape}{hint}"
+        f"labels must be integers of shape {batch} or have the shape of logits, {logits.shape}; "
+        f"got {labels.dtype} of shape {labels.shape}{hint}"
     )
 
 

@@ -23,7 +23,7 @@ REDUCTIONS: tuple[str, ...] = ("none", "mean", "sum")
 
 def topk_fenchel_young_loss(
     logits: ArrayLike,
-    targets: ArrayLike,
+    labels: ArrayLike,
     k: ArrayLike,
     *,
     lam: ArrayLike = 0.1,
@@ -46,7 +46,7 @@ def topk_fenchel_young_loss(
     the sparsemax loss (Martins and Astudillo, 2016). The paper omits ``R(t)``, which does not depend on the logits:
     ``lam / p`` for one label.
 
-    - ``target="one_hot"`` uses the targets unchanged, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside the
+    - ``target="one_hot"`` uses the labels as targets, as the paper does. For ``k > 1`` a one-hot ``t`` lies outside the
       polytope: the gradient sums to ``k - 1``, and the loss is unbounded below as all logits decrease together.
     - ``target="smooth"`` moves them into the polytope: ``m`` positives among ``n`` classes become
       ``t + (k - m) / (n - m) * (1 - t)``, or ``t * k / m`` if ``m > k``.
@@ -59,8 +59,8 @@ def topk_fenchel_young_loss(
         and gets no gradient. If its target is positive, the ``one_hot`` loss is ``inf`` with minus the target as
         gradient, as for cross-entropy, and the ``smooth`` loss treats the class as absent. Logits of ``+inf`` tie: the
         loss is ``inf`` if the mask selects more of them than the target does.
-      targets: integer labels in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value in [0, 1] per
-        class (one-hot, multi-hot, soft), of the shape of ``logits``. A traced label out of range makes the loss and
+      labels: integers in ``[0, n)``, of the shape of ``logits`` without ``axis``; or one value in [0, 1] per class
+        (one-hot, multi-hot, soft), of the shape of ``logits``. A traced integer out of range makes the loss and
         gradient of its example NaN.
       k: how many classes the mask selects: a real number in ``[0, n]``; one number, or one per example. At most the
         number of classes that take part counts.
@@ -71,10 +71,10 @@ def topk_fenchel_young_loss(
       where: boolean array, broadcasting against ``logits``: classes that take part.
       label_smoothing: in [0, 1], one number or one per example: the share of the target that is spread evenly over the
         classes that take part, as in ``torch.nn.CrossEntropyLoss``; applied before ``target``.
-      class_weights: shape ``(n,)``, >= 0, for labels only: factors of the loss by label, like ``weight`` in PyTorch.
+      class_weights: shape ``(n,)``, >= 0, for integers only: factors of the loss by label, like ``weight`` in PyTorch.
       example_weights: >= 0, one per example: factors of the loss.
-      ignore_index: for labels only: examples with this label are ignored, like -100 in PyTorch. Their loss and gradient
-        are 0 for any logits.
+      ignore_index: for integers only: examples with this label are ignored, like -100 in PyTorch. Their loss and
+        gradient are 0 for any logits.
       reduction: ``"none"`` for one loss per example, or their ``"sum"`` or ``"mean"``. The mean is the sum of losses
         divided by the sum of the weights of examples that are not ignored, and 0 without such examples.
 
@@ -93,7 +93,7 @@ def topk_fenchel_young_loss(
 
 def topk_fenchel_young_mixture(
     logits: ArrayLike,
-    targets: ArrayLike,
+    labels: ArrayLike,
     weights: ArrayLike,
     *,
     lam: ArrayLike = 0.1,
@@ -123,7 +123,7 @@ def topk_fenchel_young_mixture(
 def _operate(
     *,
     logits: ArrayLike,
-    targets: ArrayLike,
+    labels: ArrayLike,
     lam: ArrayLike,
     p: float,
     target: Target,
@@ -142,7 +142,7 @@ def _operate(
     logits = interface.floating(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
-    targets, single = interface.check_targets("targets", targets, logits, axis)
+    labels, single = interface.check_labels(labels, logits, axis)
     per_row, aligned, constants = {"lam": (lam, interface.STRENGTH)}, {}, {}
     if "k" in amount:
         per_row["k"] = (amount["k"], interface.UP_TO_N)
@@ -154,18 +154,18 @@ def _operate(
     if ignore_index is not None:
         ignore_index = interface.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
-        if interface.known(targets):
-            counted = np.asarray(targets)
+        if interface.known(labels):
+            counted = np.asarray(labels)
             counted = counted if ignore_index is None else counted[counted != ignore_index]
-            interface.check_values("targets", counted, Range(f"in [0, {n}) where they are labels", 0, n - 1))
-        per_row["targets"] = (targets, interface.INTEGERS)
+            interface.check_values("labels", counted, Range(f"in [0, {n}) where there is one per example", 0, n - 1))
+        per_row["labels"] = (labels, interface.INTEGERS)
     else:
-        if targets.dtype != bool:
-            interface.check_values("targets", targets, Range("in [0, 1] where there is one per class", 0, 1))
+        if labels.dtype != bool:
+            interface.check_values("labels", labels, Range("in [0, 1] where there is one per class", 0, 1))
         for name, value in (("ignore_index", ignore_index), ("class_weights", class_weights)):
             if value is not None:
-                raise ValueError(f"{name} must be None unless targets are labels, got targets of shape {targets.shape}")
-        aligned["targets"] = targets
+                raise ValueError(f"{name} must be None unless labels are integers, got labels of shape {labels.shape}")
+        aligned["labels"] = labels
     if not interface.known(label_smoothing) or np.any(label_smoothing != 0):
         per_row["label_smoothing"] = (label_smoothing, interface.SHARE)
     if example_weights is not None:
@@ -203,7 +203,7 @@ def _operate(
 def _weighted(
     x: Array,
     lam: Array,
-    targets: Array,
+    labels: Array,
     where: Array | None = None,
     label_smoothing: Array | None = None,
     class_weights: Array | None = None,
@@ -216,14 +216,14 @@ def _weighted(
     """Returns the weighted losses of rows and the weights, ``(rows, 1)`` each; ``loss`` takes one target per class."""
     present = jnp.full(x.shape, True) if where is None else where
     ignored, weight = jnp.full((x.shape[0], 1), False), jnp.ones((x.shape[0], 1), x.dtype)
-    t = targets
-    if jnp.issubdtype(targets.dtype, jnp.integer):
+    t = labels
+    if jnp.issubdtype(labels.dtype, jnp.integer):
         n = x.shape[1]
         if ignore_index is not None:
-            ignored = targets == ignore_index
-        t = choose(ignored | ((targets >= 0) & (targets < n)), is_class(targets, n).astype(x.dtype), jnp.nan)
+            ignored = labels == ignore_index
+        t = choose(ignored | ((labels >= 0) & (labels < n)), is_class(labels, n).astype(x.dtype), jnp.nan)
         if class_weights is not None:
-            weight = class_weights.astype(x.dtype)[jnp.clip(targets, 0, n - 1)]
+            weight = class_weights.astype(x.dtype)[jnp.clip(labels, 0, n - 1)]
     t = t.astype(x.dtype)
     if label_smoothing is not None:
         spread = choose(present, row_sum(choose(present, t, 0.0)) / row_sum(present.astype(x.dtype)), 0.0)

@@ -183,15 +183,16 @@ def topk_mag(
     return _operate(HALF_SQUARE, x, k, density, lam, p, axis, where, axis_name, solver=solver, debias=debias)
 
 
-def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
-    """Returns the Euclidean projection of ``x / temperature`` onto the probability simplex, which is sparse.
+def sparsemax(x: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """Returns the Euclidean projection of ``x / lam`` onto the probability simplex, which is sparse.
 
-    It is the relaxed top-1 mask with ``p = 2`` and ``lam = temperature`` (Martins and Astudillo, 2016). Its Jacobian is
-    ``(diag(a) - a a^T / |a|) / temperature``, ``a`` the indicator of the non-zero entries.
+    It is ``topk_mask(x, 1, lam=lam)`` (Martins and Astudillo, 2016). Its Jacobian is ``(diag(a) - a a^T / |a|) / lam``,
+    ``a`` the indicator of the non-zero entries.
 
     Args:
       x: real array, any shape. Entries equal to ``-inf`` get 0 and leave the others as if they were absent.
-      temperature: in [1e-32, 1e32], in the units of ``x``; one number, or one per row. The lower, the sparser.
+      lam: the temperature, 0 or in [1e-32, 1e32], in the units of ``x``; one number, or one per row. The lower, the
+        sparser. At 0 the first of the largest entries gets 1, with derivative 0.
       axis: the axis that sums to 1.
       where: boolean array, broadcasting against ``x``: entries that take part. The others get 0, and no gradient.
 
@@ -204,13 +205,7 @@ def sparsemax(x: ArrayLike, *, temperature: ArrayLike = 1.0, axis: Axis = -1, wh
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
-    per_row = {"temperature": (temperature, interface.POSITIVE_STRENGTH)}
-    return rowwise(_sparsemax, x, axis=axis, per_row=per_row, where=where)
-
-
-def _sparsemax(x: Array, temperature: Array, where: Array | None = None) -> Array:
-    one, equation = jnp.ones_like(temperature), Equation(2.0, IDENTITY)
-    return _relaxed(x, one, temperature, where, equation=equation, debias=False, isotonic=None)
+    return topk_mask(x, 1, lam=lam, axis=axis, where=where)
 
 
 def hard_topk_mask(

@@ -121,7 +121,7 @@ CALLS = {
     "topk_plan": _call(
         ops.topk_plan, x=X, k=WHOLE, limit=np.float32(5.5), lam=np.float32(0.7), max_iter=4, by_rows=False
     ),
-    "sparsemax": _call(ops.sparsemax, x=X, temperature=LAM, where=WHERE),
+    "sparsemax": _call(ops.sparsemax, x=X, lam=LAM, where=WHERE),
     "hard_topk_mask": _call(ops.hard_topk_mask, x=X, k=WHOLE, split=True),
     "hard_topk_mag": _call(ops.hard_topk_mag, x=X, k=WHOLE, where=WHERE, split=True),
     "hard_topk_mask of integers": _call(ops.hard_topk_mask, x=(100 * X).astype(np.int32) + 2**24, k=WHOLE, split=True),
@@ -140,14 +140,14 @@ CALLS = {
     "topk_sum": _call(ops.topk_sum, x=X, k=K),
     "lam_of_support": _call(ops.lam_of_support, x=X, k=np.minimum(K, 2), support=np.minimum(WHOLE + 1, 3), where=WHERE),
     "topk_fenchel_young_loss": _call(
-        ops.topk_fenchel_young_loss, logits=X, targets=LABELS, k=K, lam=LAM, target="smooth", where=WHERE
+        ops.topk_fenchel_young_loss, logits=X, labels=LABELS, k=K, lam=LAM, target="smooth", where=WHERE
     ),
     "topk_fenchel_young_loss of one value per class": _call(
-        ops.topk_fenchel_young_loss, logits=X, targets=1 / (1 + np.exp(-W)), k=K, lam=LAM
+        ops.topk_fenchel_young_loss, logits=X, labels=1 / (1 + np.exp(-W)), k=K, lam=LAM
     ),
     "mean of topk_fenchel_young_loss": _call(_weighted, x=X, labels=LABELS, w=W, lam=LAM, by_rows=False),
     "topk_fenchel_young_mixture": _call(
-        ops.topk_fenchel_young_mixture, logits=X, targets=LABELS, weights=np.float32([0.5, 0.25]), lam=LAM
+        ops.topk_fenchel_young_mixture, logits=X, labels=LABELS, weights=np.float32([0.5, 0.25]), lam=LAM
     ),
     "topk_surrogate_loss": _call(ops.topk_surrogate_loss, logits=X, labels=LABELS, k=np.maximum(K, 1), lam=LAM),
     "topk_accuracy": _call(ops.topk_accuracy, logits=X, labels=LABELS, k=(1, 3), where=WHERE),
