@@ -9,9 +9,10 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .gradients import envelope
-from .interface import FEATURES, INTEGERS, ROWS, STRENGTH, Range, rowwise
-from .losses import is_class, regularisation, topk_fenchel_young_loss
+from .interface import FEATURES, INTEGERS, Range, rowwise
+from .losses import Reduction, by_example, is_class, loss_of_rows, regularisation
 from .scalar.arithmetic import choose
+from .scalar.equation import Equation
 from .topk import topk_mask
 
 # Like `UP_TO_N`, but the label needs a k of at least 1.
@@ -91,6 +92,10 @@ def topk_surrogate_loss(
     p: float = 2.0,
     axis: int = -1,
     where: ArrayLike | None = None,
+    class_weights: ArrayLike | None = None,
+    example_weights: ArrayLike | None = None,
+    ignore_index: int | None = None,
+    reduction: Reduction = "none",
 ) -> Array:
     """Returns the drop of ``relaxed_topk_value`` if the mask must select the label, per example.
 
@@ -111,11 +116,10 @@ def topk_surrogate_loss(
       k: how many classes the mask selects: a real number in ``[1, n]``; one number, or one per example. It is
         reduced to the number of classes that take part, and gets no derivative.
       lam: strength of the relaxation, 0 or in [1e-32, 1e32], in the units of the logits; shape as ``k``.
-      p, axis, where: as in ``topk_fenchel_young_loss``.
+      p, axis, where, class_weights, example_weights, ignore_index, reduction: as in ``topk_fenchel_young_loss``.
 
     Returns:
-      One loss per example: the shape of ``logits`` without ``axis``; of the dtype of ``logits`` (integers are promoted
-      to float). Computed in float32 at least.
+      One loss per example, or a scalar if reduced, as in ``topk_fenchel_young_loss``.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
@@ -126,35 +130,35 @@ def topk_surrogate_loss(
     logits = interface.floating(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     labels, single = interface.check_labels(labels, logits, axis)
-    n = logits.shape[axis]
     if not single:
         raise ValueError("labels must be integers, one per example, got one value per class")
-    interface.check_values("labels", labels, Range(f"in [0, {n})", 0, n - 1))
-    return rowwise(
-        _losses,
+    return by_example(
+        _surrogate_of_rows,
         logits,
-        name="logits",
+        labels,
+        lam=lam,
+        p=p,
         axis=axis,
-        per_row={"k": (k, _FROM_1_TO_N), "lam": (lam, STRENGTH), "labels": (labels, INTEGERS)},
         where=where,
-        returns=ROWS,
-        p=interface.check_p(p),
+        class_weights=class_weights,
+        example_weights=example_weights,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        per_row={"k": (k, _FROM_1_TO_N)},
     )
 
 
-def _losses(x: Array, k: Array, lam: Array, labels: Array, where: Array | None = None, *, p: float) -> Array:
-    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``."""
-    n, k = x.shape[1], lax.stop_gradient(k)
-    if where is not None:
-        x = choose(where, x, -jnp.inf)
-    is_label = is_class(labels, n)
+def _surrogate_of_rows(x: Array, t: Array, lam: Array, present: Array, *, k: Array, equation: Equation) -> Array:
+    """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``; ``t`` is 1 at the label, or NaN if there is none."""
+    p, k = equation.p, lax.stop_gradient(k)
+    x, is_label = choose(present, x, -jnp.inf), t == 1
     mask = topk_mask(x, k[:, 0], lam=lam[:, 0], p=p)
     others = topk_mask(x, k[:, 0] - 1.0, lam=lam[:, 0], p=p, where=~is_label)
-    selected = choose((labels >= 0) & (labels < n), choose(is_label, 1.0, others), jnp.nan)
+    selected = choose(is_label, 1.0, others + t)  # t is 0 there, or NaN
 
     # The target lies in the polytope up to rounding, which `smooth` corrects.
     at, target = lax.stop_gradient((x, selected))
-    value = topk_fenchel_young_loss(at, target, k[:, 0], target="smooth", lam=lam[:, 0], p=p)[:, None]
+    value = loss_of_rows(at, target, lam, present, k=k, equation=equation, smooth=True)
     missing = jnp.any(is_label & (x == -jnp.inf), axis=-1, keepdims=True)
     value = choose(missing, jnp.inf, value)
     # Both maxima have the derivatives that Danskin's theorem gives.

@@ -1,5 +1,6 @@
 """Fenchel-Young losses of the relaxed top-k mask."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
@@ -121,36 +122,50 @@ def topk_fenchel_young_mixture(
 
 
 def _operate(
-    *,
+    *, logits: ArrayLike, labels: ArrayLike, lam: ArrayLike, p: float, target: Target, axis: int, **options: Any
+) -> Array:
+    """Returns the loss for a single ``k``, or for the ``weights`` of a mixture, whichever is in ``options``."""
+    interface.check_choice("target", target, TARGETS)
+    logits = interface.floating(logits, "logits")
+    options |= {"lam": lam, "p": p, "axis": axis, "smooth": target == "smooth"}
+    if "k" in options:
+        return by_example(loss_of_rows, logits, labels, per_row={"k": (options.pop("k"), interface.UP_TO_N)}, **options)
+    n = logits.shape[interface.check_axis(axis, logits.ndim, "logits")]
+    weights = interface.check_values("weights", options.pop("weights"), interface.NON_NEGATIVE)
+    if weights.ndim != 1 or not 1 <= weights.size <= n:
+        raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
+    return by_example(_mixture_of_rows, logits, labels, constants={"weights": weights}, **options)
+
+
+def by_example(
+    loss: Callable[..., Array],
     logits: ArrayLike,
     labels: ArrayLike,
+    *,
     lam: ArrayLike,
     p: float,
-    target: Target,
     axis: int,
     where: ArrayLike | None,
-    label_smoothing: ArrayLike,
     class_weights: ArrayLike | None,
     example_weights: ArrayLike | None,
     ignore_index: int | None,
     reduction: Reduction,
-    **amount: ArrayLike,
+    label_smoothing: ArrayLike = 0.0,
+    per_row: dict[str, Any] | None = None,
+    constants: dict[str, Any] | None = None,
+    **options: Any,
 ) -> Array:
-    """Returns the loss for a single ``k``, or for the ``weights`` of a mixture, whichever is in ``amount``."""
-    interface.check_choice("target", target, TARGETS)
+    """Returns the losses of examples, weighted and reduced; arguments are as in ``topk_fenchel_young_loss``.
+
+    ``loss`` is a function of rows, of one target per class, and of ``lam``, ``present``, ``equation`` and whatever is
+    in ``per_row``, ``constants`` and ``options``.
+    """
     interface.check_choice("reduction", reduction, REDUCTIONS)
     logits = interface.floating(logits, "logits")
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
     labels, single = interface.check_labels(labels, logits, axis)
-    per_row, aligned, constants = {"lam": (lam, interface.STRENGTH)}, {}, {}
-    if "k" in amount:
-        per_row["k"] = (amount["k"], interface.UP_TO_N)
-    else:
-        weights = interface.check_values("weights", amount["weights"], interface.NON_NEGATIVE)
-        if weights.ndim != 1 or not 1 <= weights.size <= n:
-            raise ValueError(f"weights must have shape (K,) with K in [1, {n}], got shape {weights.shape}")
-        constants["weights"] = weights
+    per_row, aligned, constants = {"lam": (lam, interface.STRENGTH)} | (per_row or {}), {}, dict(constants or {})
     if ignore_index is not None:
         ignore_index = interface.check_whole("ignore_index", ignore_index, -(2**31), 2**31 - 1, "a label")
     if single:
@@ -186,10 +201,10 @@ def _operate(
         where=where,
         constants=constants,
         returns=(ROWS if reduction == "none" else FULL_PRECISION_ROWS, FULL_PRECISION_ROWS),
-        loss=_loss_of_rows if "k" in amount else _mixture_of_rows,
+        loss=loss,
         equation=Equation(interface.check_p(p), zero=interface.rows_with_zero_lam(lam)),
-        smooth=target == "smooth",
         ignore_index=ignore_index,
+        **options,
     )
     if reduction == "none":
         return losses
@@ -209,7 +224,7 @@ def _weighted(
     class_weights: Array | None = None,
     example_weights: Array | None = None,
     *,
-    loss,
+    loss: Callable[..., Array],
     ignore_index: int | None,
     **options: Any,
 ) -> tuple[Array, Array]:
@@ -237,7 +252,7 @@ def _weighted(
     return choose(ignored, 0.0, weighed), choose(ignored, 0.0, weight)
 
 
-def _loss_of_rows(
+def loss_of_rows(
     x: Array, t: Array, lam: Array, present: Array, *, k: Array, equation: Equation, smooth: bool
 ) -> Array:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)`` with one target value per class."""
@@ -258,7 +273,7 @@ def _mixture_of_rows(x: Array, t: Array, lam: Array, present: Array, *, weights:
     """Returns the losses ``(rows, 1)`` of rows ``(rows, n)``, mixed over ``k``."""
 
     def loss(k: Array) -> Array:
-        return _loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **options)
+        return loss_of_rows(x, t, lam, present, k=jnp.broadcast_to(k, lam.shape), **options)
 
     losses = jax.vmap(loss)(jnp.arange(1, len(weights) + 1, dtype=x.dtype))
     # With weight 0 even an infinite loss counts as 0.

@@ -81,3 +81,27 @@ def test_absent_classes_and_values_that_are_differences_of_large_ones():
     assert np.isnan(losses[9])
     np.testing.assert_allclose(losses[10:12], 0.4225, rtol=1e-6)
     np.testing.assert_allclose(losses[12], 0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_weights_ignored_labels_and_reduction():
+    examples, classes, ignored = np.linspace(0, 2, 8), np.linspace(0.5, 2, 6), LABELS == 2
+    logits = np.where(ignored[:, None], np.nan, LOGITS)  # not even a NaN of theirs matters
+
+    @jax.jit
+    def everything(x, labels):
+        def losses(x, reduction):
+            options = {"example_weights": examples, "class_weights": classes, "ignore_index": 2}
+            return topk_surrogate_loss(x, labels, K, lam=LAM, reduction=reduction, **options)
+
+        return losses(x, "none"), losses(x, "sum"), *jax.value_and_grad(lambda x: losses(x, "mean"))(x)
+
+    def mean(x):
+        return jnp.sum(weights * topk_surrogate_loss(x, LABELS, K, lam=LAM)) / weights.sum()
+
+    losses, total, average, gradient = everything(logits, LABELS)
+    plain = np.array([loss(x, label, K) for x, label in zip(LOGITS, LABELS, strict=True)])
+    weights = np.where(ignored, 0, examples * classes[LABELS])
+    np.testing.assert_allclose(losses, weights * plain, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose((total, average), (weights @ plain, weights @ plain / weights.sum()), rtol=1e-10)
+    np.testing.assert_allclose(gradient, jax.grad(mean)(LOGITS), atol=1e-12)
