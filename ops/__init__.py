@@ -13,16 +13,16 @@ from .groups import NM, Blocks, Channels
 from .isotonic import isotonic_regression
 from .knapsack import knapsack_mask
 from .losses import topk_fenchel_young_loss, topk_fenchel_young_mixture
-from .nonlinearities import Nonlinearity, register_nonlinearity
-from .norms import k_support_negentropy, k_support_norm, owl_norm, topk_conjugate
-from .permutahedron import lmo, project_permutahedron, soft_quantile, soft_rank, soft_sort
+from .nonlinearities import Nonlinearity
+from .norms import k_support_norm, owl_norm, topk_conjugate
+from .permutahedron import project_permutahedron, soft_quantile, soft_rank, soft_sort
 from .plan import TopkPlan, topk_plan
 from .slots import SoftTopk, gather_slots, scatter_slots, soft_topk
 from .support import lam_of_support
 from .thresholds import TopkThreshold, prefix_topk_threshold, topk_threshold
 from .topk import hard_topk_mag, hard_topk_mask, relaxed_topk, sparsemax, topk_mag, topk_mask
-from .trees import hard_topk_mag_tree, hard_topk_mask_tree, topk_mag_tree, topk_mask_tree
-from .values import relaxed_topk_value, topk_sum
+from .trees import topk_mag_tree, topk_mask_tree
+from .values import relaxed_topk_value
 
 __all__ = [
     "NM",
@@ -35,21 +35,16 @@ __all__ = [
     "baselines",
     "gather_slots",
     "hard_topk_mag",
-    "hard_topk_mag_tree",
     "hard_topk_mask",
-    "hard_topk_mask_tree",
     "isotonic",
     "isotonic_regression",
-    "k_support_negentropy",
     "k_support_norm",
     "knapsack_mask",
     "lam_of_support",
-    "lmo",
     "owl_norm",
     "prefix_topk_threshold",
     "project_permutahedron",
     "pruning",
-    "register_nonlinearity",
     "relaxed_topk",
     "relaxed_topk_value",
     "scatter_slots",
@@ -68,7 +63,6 @@ __all__ = [
     "topk_mask",
     "topk_mask_tree",
     "topk_plan",
-    "topk_sum",
     "topk_surrogate_loss",
     "topk_threshold",
 ]

@@ -21,7 +21,7 @@ class Nonlinearity:
     differentiable by JAX.
 
     Attributes:
-      name: the name for display, and for ``register_nonlinearity``; it has no other effect.
+      name: the name for display; it has no other effect.
       value: ``phi``.
       slope: ``phi'``, non-negative and non-decreasing.
       curvature: ``phi''``, non-negative.
@@ -72,29 +72,13 @@ HALF_SQUARE = Nonlinearity(
 EXP = Nonlinearity("exp", value=_exp, slope=_exp, curvature=_exp, conjugate=_entropy)
 
 
-_REGISTERED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
-
-
-def register_nonlinearity(phi: Nonlinearity) -> None:
-    """Registers a nonlinearity as ``phi.name``, so that every argument ``phi`` accepts this name.
-
-    This is for configs, which hold names and not functions. Registering the same one again has no effect.
-
-    Raises:
-      ValueError: ``phi`` is not a ``Nonlinearity``, or another one has this name.
-
-    >>> register_nonlinearity(HALF_SQUARE)
-    """
-    if not isinstance(phi, Nonlinearity):
-        raise ValueError(f"phi must be a Nonlinearity, got {shown(phi)}")
-    if _REGISTERED.setdefault(phi.name, phi) != phi:
-        raise ValueError(f"phi must have a name of its own, got {phi.name!r}, which is taken")
+_NAMED = {phi.name: phi for phi in (IDENTITY, ABS, HALF_SQUARE, EXP)}
 
 
 def nonlinearity(phi: str | Nonlinearity) -> Nonlinearity:
     """Returns the nonlinearity of a name, or the given one."""
     if isinstance(phi, Nonlinearity):
         return phi
-    if not isinstance(phi, str) or phi not in _REGISTERED:
-        raise ValueError(f"phi must be a Nonlinearity or one of {', '.join(map(repr, _REGISTERED))}, got {shown(phi)}")
-    return _REGISTERED[phi]
+    if not isinstance(phi, str) or phi not in _NAMED:
+        raise ValueError(f"phi must be a Nonlinearity or one of {', '.join(map(repr, _NAMED))}, got {shown(phi)}")
+    return _NAMED[phi]

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 
 from . import interface
 from .interface import ROWS, Axis, Range, amount, floating, known, rowwise, shown
-from .nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
+from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose, row_sum
 
 # The tolerance of a membership in a polytope, in units in the last place; for the sum, relative to k.
@@ -31,7 +31,7 @@ def topk_conjugate(
     4). For every ``phi`` the minimiser is ``z_i = min(1, |y_i| / theta)``, with one unknown ``theta``.
 
     - ``"half_square"``: half the squared k-support norm.
-    - ``"exp"``: the k-support negentropy (Appendix B.1).
+    - ``"exp"``: the k-support negentropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1).
     - ``"identity"``: 0 in the capped simplex ``0 <= y <= 1, sum(y) = k``, ``inf`` outside.
     - ``"abs"``: 0 in ``|y| <= 1, sum(|y|) <= k``, the unit ball of the dual of the OWL norm, ``inf`` outside.
 
@@ -71,20 +71,6 @@ def k_support_norm(
     5.0
     """
     return _conjugate_of(_norm, y, k, density, axis, HALF_SQUARE)
-
-
-def k_support_negentropy(
-    y: ArrayLike, k: ArrayLike | None = None, *, density: ArrayLike | None = None, axis: Axis = -1
-) -> Array:
-    """Returns the k-support negentropy ``min_z sum_i y_i log(y_i / z_i)`` (Appendix B.1 of Sander et al., 2023).
-
-    It is ``topk_conjugate`` with ``phi(x) = exp(x - 1)``, and ``inf`` if an entry is negative. Arguments, result and
-    errors are as in ``topk_conjugate``.
-
-    >>> float(k_support_negentropy([0.5, 0.5, 0.0], 1).round())
-    0.0
-    """
-    return _conjugate_of(_conjugate, y, k, density, axis, EXP)
 
 
 def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:

@@ -29,26 +29,6 @@ from .nonlinearities import IDENTITY
 from .scalar.arithmetic import choose
 
 
-def lmo(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
-    """Returns the weights in the order of ``x``, which is ``argmax <x, y>`` over ``y`` in ``P(w)`` (Proposition 1).
-
-    Args:
-      x: real array, any shape. Among equal entries the first gets the largest weight.
-      w: real array that broadcasts against ``x``, in any order along ``axis``.
-      axis: the axis that is permuted; a tuple of several, or ``None`` for all.
-
-    Returns:
-      Array of the shape and dtype of ``x`` (integers are promoted to float). Its derivative in ``x`` is 0.
-
-    Raises:
-      ValueError: an argument known at trace time is out of range.
-
-    >>> lmo([0.3, 2.0, 1.0], [3.0, 2.0, 1.0])
-    Array([1., 3., 2.], dtype=float32)
-    """
-    return project_permutahedron(x, w, lam=0.0, axis=axis)
-
-
 def project_permutahedron(
     x: ArrayLike,
     w: ArrayLike,
@@ -69,7 +49,8 @@ def project_permutahedron(
       x: finite real array, any shape.
       w: finite real array that broadcasts against ``x``, in any order along ``axis``, of any sign.
       lam: strength of the regularisation, 0 or in [1e-32, 1e32]; a scalar, or one value per row (the shape of ``x``
-        without ``axis``). At 0 the result is a vertex of the polytope, as for ``lmo``. Rows in which ``lam * w``
+        without ``axis``). At 0 the result is the weights in the order of ``x``, the largest for the first of equal
+        entries, which maximises ``<x, y>`` (Proposition 1); its derivative in ``x`` is 0. Rows in which ``lam * w``
         overflows are NaN.
       p: exponent of the regularisation, a Python number in (1, 2].
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.

@@ -61,7 +61,7 @@ def relaxed_topk(
       x: real array, any shape. A NaN makes its row NaN. If ``phi`` is increasing, entries equal to ``-inf`` get 0 and
         leave the others as if they were absent.
       k, density, lam, p, axis, where, axis_name: as in ``topk_mask``. At ``lam = 0`` this is the hard operator.
-      phi: a ``Nonlinearity``, or the name of one: those above, or registered ones.
+      phi: a ``Nonlinearity``, or the name of one of those above.
       solver: ``"threshold"`` solves one scalar equation; it is exact and fastest. On GPUs and TPUs a kernel keeps rows
         on chip if they fit; otherwise a loop passes over them. ``"kernel"`` and ``"loop"`` force one of the two, the
         kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The other solvers sort and
@@ -97,6 +97,10 @@ def topk_mask(
     ``k / n`` everywhere. It is differentiable almost everywhere; for ``p < 2`` also where an entry becomes exactly 0,
     but not where one becomes exactly 1. Adding a constant to ``x`` changes nothing, and
     ``topk_mask(a * x, lam=a * lam)`` is ``topk_mask(x, lam=lam)``.
+
+    With ``lam = 1`` and ``p = 2`` it is the Euclidean projection that others call the box section (jaxopt) or
+    budget-sparsemax (entmax); with ``k = 1``, ``p = a`` and ``lam = 1 / (a - 1)``, for ``1 < a <= 2``, it is
+    alpha-entmax (Peters et al., 2019), which is sparsemax for ``a = 2``.
 
     Differentiable in ``x``, ``lam`` and ``k``, forwards and backwards, to any order. If no entry is selected in part,
     the one-sided derivatives in ``k`` differ. The left one is given, that of the last entry selected (tied entries

@@ -45,7 +45,7 @@ def topk_mask_tree(
 
     Args:
       scores: pytree of real arrays.
-      lam: strength of the relaxation, in the units of the scores; a scalar.
+      lam: strength of the relaxation, in the units of the scores; a scalar. At 0 this is the hard mask.
       groups: which entries are selected together, by the mean of their scores.
       k, density, p, include, per_leaf, axis_name: as in ``topk_mag_tree``.
 
@@ -83,7 +83,8 @@ def topk_mag_tree(
       k: how many entries are kept: a real number, at most the number of entries; a scalar.
       density: instead of ``k``, the share of the entries that is kept, in [0, 1], a scalar; ``k`` is then ``density``
         times the number of entries, rounded down.
-      lam, p, debias: as in ``topk_mag``; ``lam`` is a scalar.
+      lam, p, debias: as in ``topk_mag``; ``lam`` is a scalar. At 0 the entries kept are unchanged, as by
+        ``hard_topk_mag``.
       include: called with the key path and the array of every floating leaf; leaves for which it is false (for example
         biases) take no part and are returned unchanged.
       per_leaf: whether each leaf has a budget of its own, ``density`` or ``k`` of its entries. Then the result is
@@ -110,48 +111,6 @@ def topk_mag_tree(
     """
     options: Any = {"lam": lam, "p": p, "debias": debias}
     return select_in_tree(HALF_SQUARE, params, k, density, include, per_leaf, groups, axis_name, **options)
-
-
-def hard_topk_mask_tree(
-    scores: Tree,
-    *,
-    k: ArrayLike | None = None,
-    density: ArrayLike | None = None,
-    include: Include | None = None,
-    per_leaf: bool = False,
-    groups: Groups | None = None,
-    axis_name: AxisName = None,
-) -> Tree:
-    """Returns the top-k mask of a whole pytree: ones at its ``k`` largest entries; the first of equal entries wins.
-
-    It equals ``hard_topk_mask`` of all leaves concatenated. The derivative is 0. Arguments, result and errors are as in
-    ``topk_mask_tree``; ``k`` is a whole number.
-
-    >>> hard_topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2)
-    {'a': Array([0., 0.], dtype=float32), 'b': Array([1., 1.], dtype=float32)}
-    """
-    return select_in_tree(IDENTITY, scores, k, density, include, per_leaf, groups, axis_name)
-
-
-def hard_topk_mag_tree(
-    params: Tree,
-    *,
-    k: ArrayLike | None = None,
-    density: ArrayLike | None = None,
-    include: Include | None = None,
-    per_leaf: bool = False,
-    groups: Groups | None = None,
-    axis_name: AxisName = None,
-) -> Tree:
-    """Returns the ``k`` entries of largest magnitude of a pytree unchanged, and zeros elsewhere.
-
-    It equals ``hard_topk_mag`` of all leaves concatenated. The derivative is 1 for kept entries and 0 for others.
-    Arguments, result and errors are as in ``topk_mag_tree``; ``k`` is a whole number.
-
-    >>> hard_topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, per_leaf=True, k=1)
-    {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}
-    """
-    return select_in_tree(HALF_SQUARE, params, k, density, include, per_leaf, groups, axis_name, debias=True)
 
 
 def is_array(leaf: Any) -> bool:

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 
 from .gradients import envelope
 from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, floating, rows_with_zero_lam, rowwise
-from .nonlinearities import IDENTITY, Nonlinearity, nonlinearity
+from .nonlinearities import Nonlinearity, nonlinearity
 from .scalar.arithmetic import choose, row_sum
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
@@ -30,7 +30,7 @@ def relaxed_topk_value(
 
     It is ``f_{phi,R}(x, 1_k) = max_y <x, y> - f_phi*(y, 1_k) - lam / p * ||y||_p^p``, computed from the dual
     ``min_u R*(x - u) + f_phi(u, 1_k)`` (Proposition 2 of Sander et al., 2023). For ``lam = 0`` it is ``f_phi(x, 1_k)``,
-    the sum of the ``k`` largest ``phi(x_i)``.
+    the sum of the ``k`` largest ``phi(x_i)`` (Proposition 1); for a fractional ``k`` the next counts with the rest.
 
     The value is convex in ``x``. Its derivative in ``lam`` is ``-||y||_p^p / p``, and that in ``k`` is ``phi`` of the
     ``k``-th largest entry of ``u``; at a kink the left one is given. Differentiable to any order, forwards and
@@ -57,25 +57,6 @@ def relaxed_topk_value(
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi), zero=rows_with_zero_lam(lam)),
     )
-
-
-def topk_sum(
-    x: ArrayLike,
-    k: ArrayLike | None = None,
-    *,
-    density: ArrayLike | None = None,
-    axis: Axis = -1,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Returns the sum of the ``k`` largest entries, ``f(x, 1_k)`` (Section 3 of Sander et al., 2023).
-
-    For a fractional ``k`` the next entry counts with the remainder. The gradient is the hard mask. Arguments, result
-    and errors are as in ``relaxed_topk_value``.
-
-    >>> float(topk_sum([1.0, 3.0, 2.0], 2))
-    5.0
-    """
-    return relaxed_topk_value(x, k, density=density, phi=IDENTITY, lam=0.0, axis=axis, where=where)
 
 
 def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equation: Equation) -> Array:

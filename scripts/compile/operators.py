@@ -21,7 +21,7 @@ SHORT, LONG = (128, 1000, 100), (1, 1_000_000, 100_000)
 # Sort and pool the entries, which takes XLA minutes to compile for a TPU at a million.
 _SHORT_ALONE = frozenset(
     (
-        *("owl_norm", "lmo", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression"),
+        *("owl_norm", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression"),
         "prefix_topk_threshold",
     )
 )
@@ -39,7 +39,7 @@ def _named(call: Callable[[Any, Any, int], Any], *operators: Any) -> dict[str, C
 # Take x [rows, n], k and labels [rows], and are differentiated in x.
 CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
     **_named(lambda f, x, k: f(x, k, lam=_LAM), ops.topk_mask, ops.topk_mag, ops.knapsack_mask, ops.relaxed_topk_value),
-    **_named(lambda f, x, k: f(x, k), ops.hard_topk_mask, ops.hard_topk_mag, ops.topk_sum),
+    **_named(lambda f, x, k: f(x, k), ops.hard_topk_mask, ops.hard_topk_mag),
     "lax.top_k": lambda x, k, labels: jax.lax.top_k(x, k)[0],
     "topk_mask p=4/3": lambda x, k, labels: ops.topk_mask(x, k, lam=_LAM, p=4 / 3),
     "topk_mag p=4/3": lambda x, k, labels: ops.topk_mag(x, k, lam=_LAM, p=4 / 3),
@@ -52,9 +52,6 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
     "topk_accuracy": lambda x, k, labels: ops.topk_accuracy(x, labels, range(1, 11)),
     **_named(
         lambda f, x, k: f({"whole": x, "first": x[0]}, density=0.1, lam=_LAM), ops.topk_mag_tree, ops.topk_mask_tree
-    ),
-    **_named(
-        lambda f, x, k: f({"whole": x, "first": x[0]}, density=0.1), ops.hard_topk_mag_tree, ops.hard_topk_mask_tree
     ),
     "soft_topk": lambda x, k, labels: ops.soft_topk(x, k, lam=_LAM, num_slots=min(2 * k, x.shape[1])).weights,
     "gather_slots": lambda x, k, labels: jax.vmap(ops.gather_slots)(x[:, :, None], labels[:, None]),
@@ -69,11 +66,8 @@ CALLS: dict[str, Callable[[Any, int, Any], Any]] = {
         ops.hard_topk_mask(x, k), ops.topk_mask(x, k, lam=_LAM)
     ),
     **_named(lambda f, x, k: f(x, k), ops.topk_conjugate, ops.k_support_norm),
-    "k_support_negentropy": lambda x, k, labels: ops.k_support_negentropy(x * x, k),
     **_named(lambda f, x, k: f(x), ops.sparsemax, ops.soft_sort, ops.soft_rank),
-    **_named(
-        lambda f, x, k: f(x, _descending(x)), ops.owl_norm, ops.lmo, ops.project_permutahedron, ops.isotonic_regression
-    ),
+    **_named(lambda f, x, k: f(x, _descending(x)), ops.owl_norm, ops.project_permutahedron, ops.isotonic_regression),
     "soft_quantile": lambda x, k, labels: ops.soft_quantile(x, 0.3),
 }
 

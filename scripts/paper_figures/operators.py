@@ -16,7 +16,7 @@ from matplotlib.tri import Triangulation
 
 from experiments.core.report.style import BLUE, GREY, RED
 from ops import hard_topk_mag, hard_topk_mask, topk_mag, topk_mask
-from ops.norms import k_support_negentropy
+from ops.norms import topk_conjugate
 from scripts.paper_figures.style import COLUMN, HALF, HARD, SMOOTH, TEXT
 
 K = 2
@@ -181,7 +181,7 @@ def figure9() -> Figure:
     panels = figure.subplots(1, 3)
     for axes, k in zip(panels, (1, 2, 3), strict=True):
         # Rounding must not decide on which side of the highest level 0 lies.
-        values = np.minimum(np.asarray(k_support_negentropy(y, k)), -1e-12)
+        values = np.minimum(np.asarray(topk_conjugate(y, k, phi="exp")), -1e-12)
         filled = axes.tricontourf(points, values, cmap="YlGnBu", levels=levels, zorder=1)
         axes.tricontour(points, values, colors="black", linewidths=0.3, linestyles="-", levels=levels, zorder=1)
         axes.add_patch(_outline((1.0, 0.0, 0.0), fill=False, edgecolor="black", linewidth=0.8))

@@ -66,7 +66,8 @@ def _mask_tree(x, w, steps, lam, k):
 
 
 def _hard_trees(x, w):
-    return ops.hard_topk_mask_tree({"x": x, "w": w}, density=0.3), ops.hard_topk_mag_tree({"x": x, "w": w}, k=7)
+    tree = {"x": x, "w": w}
+    return ops.topk_mask_tree(tree, density=0.3, lam=0), ops.topk_mag_tree(tree, k=7, lam=0)
 
 
 def _straight_through(x, lam):
@@ -127,7 +128,7 @@ CALLS = {
     "hard_topk_mask of integers": _call(ops.hard_topk_mask, x=(100 * X).astype(np.int32) + 2**24, k=WHOLE, split=True),
     "topk_mag_tree": _call(_tree, x=X, w=W, steps=LABELS, density=np.float32(0.3), lam=np.float32(0.4), by_rows=False),
     "topk_mask_tree": _call(_mask_tree, x=X, w=W, steps=LABELS, lam=np.float32(0.4), k=np.float32(9.5), by_rows=False),
-    "hard_topk_mask_tree hard_topk_mag_tree": _call(_hard_trees, x=X, w=W, by_rows=False),
+    "hard trees": _call(_hard_trees, x=X, w=W, by_rows=False),
     "straight_through": _call(_straight_through, x=X, lam=LAM),
     "pav": _call(ops.topk_mask, x=X, k=K, lam=LAM, where=WHERE, solver="pav"),
     "dykstra": _call(ops.topk_mag, x=X, k=K, lam=LAM, solver=Dykstra(4, 0.0)),
@@ -137,7 +138,6 @@ CALLS = {
         isotonic_regression, s=X, w=np.abs(W), lam=LAM, phi="half_square", sample_weight=np.exp(W), lower=-LAM
     ),
     "relaxed_topk_value": _call(ops.relaxed_topk_value, x=X, k=K, lam=LAM, where=WHERE),
-    "topk_sum": _call(ops.topk_sum, x=X, k=K),
     "lam_of_support": _call(ops.lam_of_support, x=X, k=np.minimum(K, 2), support=np.minimum(WHOLE + 1, 3), where=WHERE),
     "topk_fenchel_young_loss": _call(
         ops.topk_fenchel_young_loss, logits=X, labels=LABELS, k=K, lam=LAM, target="smooth", where=WHERE
@@ -153,9 +153,8 @@ CALLS = {
     "topk_accuracy": _call(ops.topk_accuracy, logits=X, labels=LABELS, k=(1, 3), where=WHERE),
     "topk_conjugate": _call(ops.topk_conjugate, y=X, k=K),
     "k_support_norm": _call(ops.k_support_norm, y=X, k=K),
-    "k_support_negentropy": _call(ops.k_support_negentropy, y=np.abs(X), k=K),
+    "topk_conjugate of exp": _call(ops.topk_conjugate, y=np.abs(X), k=K, phi="exp"),
     "owl_norm": _call(ops.owl_norm, x=X, w=DECREASING),
-    "lmo": _call(ops.lmo, x=X, w=W),
     "project_permutahedron": _call(ops.project_permutahedron, x=X, w=W, lam=LAM),
     "soft_sort": _call(ops.soft_sort, x=X, lam=LAM),
     "soft_rank": _call(ops.soft_rank, x=X, lam=LAM),

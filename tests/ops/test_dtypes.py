@@ -53,7 +53,7 @@ def test_every_operator_is_tried():
     }
     named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
     tried = " ".join(CALLS) + " gates shrinkage"
-    others = {"register_nonlinearity", "isotonic_solution"} | {  # which others call; in "gates" and in "shrinkage"
+    others = {"isotonic_solution"} | {  # which others call; in "gates" and in "shrinkage"
         *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
         *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
         *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
@@ -63,7 +63,7 @@ def test_every_operator_is_tried():
 
 def test_the_entropy_of_float32_with_x64(x64):
     y = np.float32([0.5, 0.25, 0.25, 0.0])
-    found = jax.jit(jax.value_and_grad(lambda y: CALLS["k_support_negentropy"](k=2, y=y)))(y)
+    found = jax.jit(jax.value_and_grad(lambda y: CALLS["topk_conjugate of exp"](k=2, y=y)))(y)
     np.testing.assert_allclose(found[0], np.log(0.5), rtol=1e-6)
     assert found[0].dtype == found[1].dtype == jnp.float32
 

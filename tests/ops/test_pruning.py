@@ -11,7 +11,7 @@ from flax import nnx
 from jax.experimental.sparse import BCOO
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ops import NM, Channels, hard_topk_mag_tree, topk_mag_tree
+from ops import NM, Channels, topk_mag_tree
 from ops.pruning import Pruner, matching, matrices, share_of_nonzeros
 from tests.ops import oracles
 
@@ -77,7 +77,7 @@ def test_straight_through_is_hard_with_the_derivatives_of_the_relaxed():
 def test_hardened_they_are_exactly_as_many_and_as_they_were():
     pruner = Pruner(k=lambda step: 60.5 - step, lam=falling)
     hard = pruner.harden(PARAMS, 20)
-    assert_same(hard, hard_topk_mag_tree(PARAMS, k=40, include=matrices))
+    assert_same(hard, topk_mag_tree(PARAMS, k=40, lam=0, include=matrices))
     assert hard["body"]["bias"] is PARAMS["body"]["bias"]
     with pytest.raises(ValueError, match=r"^step must be given where k is a schedule, got None$"):
         pruner.harden(PARAMS)

@@ -11,7 +11,7 @@ import optax
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from ops import NM, Blocks, Channels, hard_topk_mask_tree
+from ops import NM, Blocks, Channels, topk_mask_tree
 from ops.pruning import Pruner, Scored, share_of_nonzeros
 from tests.ops import oracles
 
@@ -40,7 +40,7 @@ def selection(kind):
     pruner = Pruner(k=lambda step: step, lam=0.5, straight_through=True, warn=False, **options)
 
     def both(scores, k):
-        masks = hard_topk_mask_tree(scores, k=k, **options)
+        masks = topk_mask_tree(scores, k=k, lam=0, **options)
         return pruner(Scored(split(WEIGHTS), scores), k), WEIGHTS * joined(masks)
 
     return jax.jit(both)

@@ -2,9 +2,10 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
-from ops import hard_topk_mag, topk_mag, topk_mask
+from ops import hard_topk_mag, sparsemax, topk_mag, topk_mask
 from tests.ops import oracles
 
 ABSENT = -np.inf  # fills rows up to five entries
@@ -117,3 +118,30 @@ def test_a_value_is_accurate_relative_to_itself_far_below_the_largest():
     x = np.float32([[4.8940888e-27, 2.4708283e-29, 7.5706177e3, -largest] for largest in (1e3, 1e13)])
     for y, row in zip(topk_mag(x, np.float32(2.0532987), lam=np.float32(1e-12)), x, strict=True):
         np.testing.assert_allclose(y, [0.0532987 * row[0], 0, *row[2:]], rtol=1e-5)
+
+
+def bisected(x, k, a=2.0):
+    """``[(a - 1) x - tau]_+ ** (1 / (a - 1))``, at most 1, where it sums to ``k``: how others define these masks."""
+
+    def mask(tau):
+        return np.clip((a - 1) * x - tau, 0, 1) ** (1 / (a - 1))
+
+    low, high = (a - 1) * x.min() - 1, (a - 1) * x.max()
+    for _ in range(100):
+        tau = (low + high) / 2
+        low, high = (tau, high) if mask(tau).sum() > k else (low, tau)
+    return mask(tau)
+
+
+def test_names_that_others_use(x64):
+    for x in oracles.samples((3, 7)):
+        for a in (1.2, 1.5, 2.0):  # alpha-entmax
+            np.testing.assert_allclose(topk_mask(x, 1, lam=1 / (a - 1), p=a), bisected(x, 1, a), atol=1e-7)
+        for k in (0.5, 3):  # entmax's budget_bisect, jaxopt's box section
+            np.testing.assert_allclose(topk_mask(x, k, lam=1), bisected(x, k), atol=1e-7)
+        for lam in (0.3, 1.0):
+            np.testing.assert_allclose(sparsemax(x, lam=lam), bisected(x / lam, 1), atol=1e-7)
+            with jax.numpy_dtype_promotion("standard"):
+                simplex = optax.projections.projection_simplex(x, lam)
+            np.testing.assert_allclose(lam * topk_mask(x, 1, lam=lam), simplex, atol=1e-7)
+        np.testing.assert_array_equal(sparsemax(x, lam=0), np.arange(7) == np.argmax(x))

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from ops import (
-    hard_topk_mag_tree,
-    hard_topk_mask_tree,
     topk_mag_tree,
     topk_mask_tree,
 )
@@ -21,7 +19,6 @@ TREE = {"a": oracles.samples((8, 4), 1), "b": 0.3 * oracles.samples(16, 2), "c":
 SINGLE = jax.tree.map(np.float32, TREE)
 SIZE = 32 + 16 + 12
 RELAXED = [topk_mask_tree, topk_mag_tree]
-HARD = [hard_topk_mask_tree, hard_topk_mag_tree]
 
 
 def flat(tree):
@@ -36,11 +33,13 @@ def test_a_budget_for_each_leaf(x64):
         assert y.dtype == leaf.dtype
         expected = oracles.pooled(leaf.ravel(), 9, 0.5, 4 / 3, "mag", debias=True).reshape(leaf.shape)
         np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance)
-    for share, leaf in zip((9, 4), hard_topk_mag_tree([TREE["a"], TREE["b"]], density=0.3, per_leaf=True), strict=True):
+    for share, leaf in zip(
+        (9, 4), topk_mag_tree([TREE["a"], TREE["b"]], density=0.3, lam=0, per_leaf=True), strict=True
+    ):
         assert np.count_nonzero(leaf) == share
 
 
-@pytest.mark.parametrize("operator", [*RELAXED, *HARD, Pruner.__call__, Pruner.harden])
+@pytest.mark.parametrize("operator", [*RELAXED, Pruner.__call__, Pruner.harden])
 def test_type_checkers_keep_the_type_of_a_tree(operator):
     hints = typing.get_type_hints((typing.get_overloads(operator) or [operator])[-1])
     assert isinstance(hints["return"], typing.TypeVar)
@@ -64,7 +63,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("operator", [topk_mask_tree, hard_topk_mag_tree])
+@pytest.mark.parametrize("operator", RELAXED)
 def test_what_is_no_array_of_floats_takes_no_part(operator):
     kept = operator({"others": OTHERS, "params": SINGLE}, k=5)
     np.testing.assert_array_equal(flat(kept["params"]), flat(operator(SINGLE, k=5)))

@@ -52,7 +52,7 @@ def test_all_are_drawn(monkeypatch):
     """With simple functions for the operators, and without what is drawn from records."""
     monkeypatch.setattr(operators, "selected", lambda s, p: np.clip(s / 5, 0, 1))
     monkeypatch.setattr(operators, "kept", lambda x1, x2, p: np.stack([x1, x2]) * (np.abs(x1) > 1))
-    monkeypatch.setattr(operators, "k_support_negentropy", lambda y, k: -y[:, 0] / k)
+    monkeypatch.setattr(operators, "topk_conjugate", lambda y, k, phi: -y[:, 0] / k)
     with mpl.rc_context(SHEET):
         for name in command.FIGURES.keys() - {"figure4", "relaxations"}:
             command.FIGURES[name]().draw_without_rendering()

@@ -253,7 +253,7 @@ def test_what_cannot_be_is_named_with_its_value(call, message):
         call()
 
 
-@pytest.mark.parametrize("operator", [ops.topk_mag_tree, ops.hard_topk_mask_tree])
+@pytest.mark.parametrize("operator", [ops.topk_mag_tree, ops.topk_mask_tree])
 def test_budgets_of_trees(operator):
     for options, message in (
         ({}, r"k must be given, or else density, got k=None, density=None$"),
@@ -266,7 +266,7 @@ def test_budgets_of_trees(operator):
         with pytest.raises(ValueError, match=f"^{message}"):
             operator(TREE, **options)
     with pytest.raises(ValueError, match=r"^k must be a whole number, got 2\.5$"):
-        ops.hard_topk_mag_tree(TREE, k=2.5)
+        Pruner(k=2.5, lam=0.1).harden(TREE)
 
 
 def test_more_entries_than_can_be_counted():

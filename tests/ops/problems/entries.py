@@ -228,7 +228,7 @@ def _special(setting: Setting, rng: Random, x: np.ndarray, where: np.ndarray, ex
     chance = rng.random((setting.rows, 1))
     spots = rng.random(x.shape) < 0.3
     masks = setting.operator.removesuffix("_tree") in ("topk_mask", "hard_topk_mask")
-    selects = masks or setting.operator in ("sparsemax", "topk_fenchel_young_loss", "topk_sum")
+    selects = masks or setting.operator in ("sparsemax", "topk_fenchel_young_loss")
     if selects or (setting.operator.startswith("relaxed") and setting.phi == "identity"):
         x = np.where((chance < 0.05) & spots & (extra == 0), -np.inf, x)
     if masks:

@@ -131,15 +131,17 @@ def _leaves(setting: Setting, x: Array) -> list[Array]:
 
 
 def _tree_call(name: str) -> Callable[[Setting], Call]:
-    """Of one row at a time, cut into leaves."""
+    """Of one row at a time, cut into leaves; what is called hard is the operator at ``lam = 0``."""
 
     def of(setting: Setting) -> Call:
         options: dict[str, Any] = {"groups": _GROUPS[setting.groups]}
         options |= {"debias": setting.debias} if name == "topk_mag_tree" else {}
 
         def one(x: Array, k: Array, lam: Array) -> Array:
-            strength = {} if name.startswith("hard") else {"lam": lam, "p": setting.p}
-            kept = getattr(ops, name)(_leaves(setting, x), **_amount(setting, k), **strength, **options)
+            strength = {"lam": 0.0 if name.startswith("hard") else lam, "p": setting.p}
+            kept = getattr(ops, name.removeprefix("hard_"))(
+                _leaves(setting, x), **_amount(setting, k), **strength, **options
+            )
             return jnp.concatenate([leaf.ravel() for leaf in kept])
 
         return lambda x, k, lam, where, extra, axis: jax.vmap(one)(x, k, lam)
@@ -191,12 +193,9 @@ OPERATORS: dict[str, Operator] = {
         _plan_call, lambda setting, of: plan(of, setting.matrix, _TOLERANCES[setting.working]), _ALL, 4
     ),
     "relaxed_topk_value": Operator(
-        _call("relaxed_topk_value", "phi"), lambda setting, of: value(of, _curve(setting)), _ALL, 6
+        _call("relaxed_topk_value", "phi"), lambda setting, of: value(of, _curve(setting)), _ALL, 8
     ),
     "topk_fenchel_young_loss": Operator(_loss_call, lambda setting, of: loss(of, setting.target == "smooth"), _ALL, 8),
-    "topk_sum": Operator(
-        _call("topk_sum", strength=False), _hard(lambda setting, of: value(of, _curve(setting))), ("x",), 2
-    ),
     "sparsemax": Operator(_call("sparsemax", strength=False, amount=False), _topk, ("x",), 3),
     "soft_sort": Operator(_projection_call, _projected, ("x", "lam"), 2),
     "soft_rank": Operator(_projection_call, _projected, ("x", "lam"), 2),

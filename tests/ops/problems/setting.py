@@ -14,7 +14,7 @@ from tests.ops.oracle.reals import EXTENDED
 GROUPS = ("blocks", "channels", "runs")
 _GROUPED, _PLANNED = (12, 24, 48, 96), (2, 4, 6, 9, 12, 16, 20, 24, 30, 48)
 _SIZES = (4, 5, 6, 8, 10, 16, 3, 2, 1, 24, 32, 64, 100, 300, 1000)
-PER_ROW = ("relaxed_topk_value", "topk_sum", "topk_fenchel_young_loss")
+PER_ROW = ("relaxed_topk_value", "topk_fenchel_young_loss")
 PERMUTAHEDRON = ("soft_sort", "soft_rank", "project_permutahedron")
 # Operators of which entries compete along one axis, and those that take a share of them in the place of ``k``.
 _ONE_AXIS = ("soft_topk", "topk_fenchel_young_loss", "topk_plan", *PERMUTAHEDRON)
@@ -148,7 +148,7 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         dtype = "float32" if solver == "kernel" and dtype == "float64" else dtype
     if operator == "topk_fenchel_young_loss":
         target = draw(st.sampled_from(["one_hot", "smooth"]))
-    if operator in ("sparsemax", "topk_sum") or operator.startswith("hard"):
+    if operator == "sparsemax" or operator.startswith("hard"):
         p = 2.0
     groups = ""
     if operator.endswith("_tree"):
@@ -163,7 +163,7 @@ def settings(draw: st.DrawFn, operator: str, entries: int) -> Setting:
         n, where = draw(st.sampled_from(_PLANNED)), False
     if operator in PERMUTAHEDRON:
         n, where = min(n, 8 if p == 2 else 5), False
-    if operator not in ("topk_mask", "topk_mag", "relaxed_topk", "soft_topk", *PER_ROW) or operator == "topk_sum":
+    if operator not in ("topk_mask", "topk_mag", "relaxed_topk", "soft_topk", *PER_ROW):
         known = False
     if phi == "exp" and dtype == "float16":
         dtype = "float32"  # exp(50) is no float16

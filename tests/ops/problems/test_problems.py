@@ -44,7 +44,6 @@ ALWAYS = (
     Setting("hard_topk_mask_tree", n=24, groups="blocks"),
     Setting("hard_topk_mag_tree", n=12, groups="blocks", density=True),
     Setting("relaxed_topk_value", n=5, p=1.5, phi="half_square", where=True),
-    Setting("topk_sum", n=5, where=True),
     Setting("topk_fenchel_young_loss", n=6, dtype="bfloat16", p=1.5, target="smooth", layout="columns"),
     Setting("topk_fenchel_young_loss", n=10, rows=192, dtype="float64", p=4 / 3, where=True),
     Setting("knapsack_mask", n=6, p=1.5, where=True),
