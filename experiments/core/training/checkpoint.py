@@ -31,22 +31,22 @@ class Checkpoints:
     buffers, which a background save on a CPU would still be reading.
     """
 
-    def __init__(self, directory: Path, config: Config | None = None):
-        """Opens a `directory` in which no damaged checkpoint is left; `config` is kept in each."""
+    def __init__(self, directory: Path, config: Config | None = None, fingerprint: str = ""):
+        """Opens a `directory` without a damaged checkpoint; `config` and the data's `fingerprint` are kept in each."""
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             enable_async_checkpointing=False,
             cleanup_tmp_directories=True,
             lightweight_initialize=True,  # to delete an older checkpoint that is damaged its name is enough
         )
-        self._directory, self._config = directory, config
+        self._directory, self._of = directory, {"config": config, "data": fingerprint}
         self._manager = ocp.CheckpointManager(directory, options=options)
 
     def save(self, step: int, state: State, since_row: MetricsSinceRow) -> None:
         """Saves `state` unless the state of this step is there already; it counts once its checksum is written."""
         if step == self._manager.latest_step():
             return
-        beside = {"since_row": since_row.to_json(), "config": self._config}
+        beside = {"since_row": since_row.to_json(), **self._of}
         parts = {_STATE: ocp.args.StandardSave(state), _SINCE_ROW: ocp.args.JsonSave(beside)}
         if not self._manager.save(step, args=ocp.args.Composite(**parts)):
             raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
@@ -83,15 +83,21 @@ def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
     return None, damaged
 
 
-def restore(path: Path, like: State, config: Config | None = None) -> tuple[State, MetricsSinceRow]:
+def restore(
+    path: Path, like: State, config: Config | None = None, fingerprint: str = ""
+) -> tuple[State, MetricsSinceRow]:
     """Restores the state, and the metrics since its last row, of an intact checkpoint, on whatever devices.
 
-    The state is `like` these arrays or shapes. Raises `UsageError` if the checkpoint is of a run with another `config`.
+    The state is `like` these arrays or shapes. Raises `UsageError` if the checkpoint is of a run with another `config`,
+    or on data with another `fingerprint`.
     """
     beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
     saved = beside["config"]
     if saved and config and (different := config_lib.differences_of_runs(saved, config)):
         raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
+    data = beside.get("data")  # which older checkpoints lack
+    if data and fingerprint not in ("", data):
+        raise UsageError(f"{path} is the checkpoint of a run on the data {data}, and these are {fingerprint}")
     state = _read(path, **{_STATE: ocp.args.StandardRestore(like)})
     return state, MetricsSinceRow.from_json(beside["since_row"])
 

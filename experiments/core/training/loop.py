@@ -106,7 +106,8 @@ class Loop:
                 opened.callback(board.close)
             path = self.workdir.metrics if is_first() else None
             writer = opened.enter_context(closing(metrics.Writer(path, beginning.rows, board)))
-            checkpoints = opened.enter_context(closing(Checkpoints(self.workdir.checkpoints, self.config_as_json)))
+            of = self.config_as_json, self.setup.data.fingerprint
+            checkpoints = opened.enter_context(closing(Checkpoints(self.workdir.checkpoints, *of)))
             state, step = self._train(beginning, checkpoints, writer)
             if step == self.plan.total_steps:
                 self._finish(state.params, writer, board)
@@ -124,7 +125,8 @@ class Loop:
             restored, known = None, self._no_rows()
         else:
             path = self.workdir.checkpoints / str(intact)
-            restored = checkpoint.restore(path, self.program.state, self.config_as_json)
+            of = self.config_as_json, self.setup.data.fingerprint
+            restored = checkpoint.restore(path, self.program.state, *of)
             last = self.plan.last_row(intact)
             known = metrics.read_until(self.workdir.metrics, last, self.setup.config.to_dict())
         # Only now is anything changed of what an earlier launch has left.

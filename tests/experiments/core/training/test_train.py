@@ -102,6 +102,10 @@ def test_a_run_on_data_that_have_changed_is_refused(tmp_path):
     environment = json.loads((tmp_path / "w" / "environment.json").read_text())
     launches = [environment, *environment["resumed"]]
     assert [launch["data"] for launch in launches] == ["own/1.0.0 aa"] * 2
+    # The checkpoint knows, too.
+    (tmp_path / "w" / "environment.json").unlink()
+    with pytest.raises(UsageError, match=r"own/1\.0\.0 aa, .* own/1\.0\.0 bb"):
+        train.run(on("own/1.0.0 bb"), small_config(epochs=2), tmp_path / "w")
 
 
 def test_a_workdir_in_use_is_refused(tmp_path):
