@@ -277,13 +277,10 @@ def highest(gamma: TwoFloat, lam: Array, some: Array, partly: Array, least: Arra
       least: the least entry selected.
       largest: the largest entry not selected, ``-inf`` if there is none.
     """
-    width = lam * (
-        1.0 + 4.0 * jnp.finfo(lam.dtype).eps
-    )  # so that the position of the least entry is not rounded below 1
-    zero = jnp.zeros_like(lam)
-    top = shift(
-        TwoFloat(choose(some, least, choose(largest > -jnp.inf, largest, 0.0)), zero), choose(some, -width, 0.0)
-    )
+    # A little more than lam, so that the position of the least entry is not rounded below 1.
+    width = lam * (1.0 + 4.0 * jnp.finfo(lam.dtype).eps)
+    above = choose(some, least, choose(largest > -jnp.inf, largest, 0.0))
+    top = shift(TwoFloat(above, jnp.zeros_like(lam)), choose(some, -width, 0.0))
     clear = ~some | (least - largest >= width)
     replaced = clear & ~partly & jnp.isfinite(top.hi) & ~jnp.isnan(gamma.hi)
     fixed = lax.stop_gradient(top.hi)
