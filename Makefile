@@ -111,7 +111,7 @@ cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with Im
 cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (seven hours of a core).
 	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
 
-cifar100-transformer: $(READY) $(VENV)/.ready-pretrained  ## The paper's procedure on a pretrained ViT-S/14, all of it trained: for a GPU (JAX=cuda13; about an hour).
+cifar100-transformer: $(READY) $(VENV)/.ready-pretrained  ## The paper's procedure on a pretrained ViT-S/14, all of it trained: for a GPU (JAX=cuda13).
 	@$(RUN) experiments.cifar100_vit.suite --preset=transformer --out=$(RUNS)/cifar100_transformer
 
 cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
@@ -120,7 +120,7 @@ cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every
 learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
-vmoe-cifar100: $(READY)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13; about an hour).
+vmoe-cifar100: $(READY)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13).
 	@$(RUN) experiments.vmoe.suite --preset=cifar100 --out=$(RUNS)/vmoe_cifar100
 
 vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.

@@ -206,7 +206,7 @@ def _make_dinov2(config: ml_collections.ConfigDict) -> None:
     config.model.remat = "cheap"  # a quarter of the memory of none for activations, and less of it to write and read
     config.model.gelu = "exact"
     config.model.attention = "xla"  # or cudnn
-    # Runs that differ in these numbers alone share a compiled program, which takes as long as 50 steps to make.
+    # Runs that differ in these numbers alone share a compiled program.
     config.arguments = ("optimizer.learning_rate", "loss.lam")
 
 

@@ -95,7 +95,7 @@ class Blocks(Whole):
 
 
 class _Along:
-    """What is formed along an axis, or several: numbers, or the inputs or outputs of each leaf, by their names."""
+    """Groups along an axis, or several: given as numbers, or as the inputs or outputs that the names of leaves tell."""
 
     axis: Axes
 

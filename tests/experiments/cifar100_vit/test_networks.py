@@ -70,3 +70,14 @@ def test_two_networks_are_refused():
     for one, other in (("features", "last_block"), ("last_block", "small"), ("whole", "pretrain")):
         with pytest.raises(UsageError, match=f"{one} is not allowed with {other}: they are two networks"):
             get_config(f"{other},{one}")
+
+
+def test_the_transformer_asks_for_a_gpu(monkeypatch):
+    monkeypatch.setattr(package.Package, "is_installed", lambda self: True)
+    config = get_config("transformer")
+    RECIPE.validate(config)
+    with pytest.raises(UsageError, match=r"config\.accelerator=True.* `make cifar100-last-block`"):
+        RECIPE.prepare(config)
+    config.model.attention = "cudnn"
+    with pytest.raises(UsageError, match=r"config\.model\.attention='cudnn'"):
+        RECIPE.validate(config)

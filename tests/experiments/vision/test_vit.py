@@ -76,6 +76,17 @@ def test_bfloat16_changes_logits_and_gradients_little_and_parameters_stay_in_flo
     assert squares(jax.tree.map(np.subtract, half, gradient)) < 0.05**2 * squares(gradient)
 
 
+def test_cheap_remat_computes_fewer_products_again():
+    images = IMAGES[:1, :, :8]
+    params = tree(random_params(network(depth=1), images))
+
+    def products(remat):
+        loss = lambda params: network(depth=1, remat=remat).apply({"params": params}, images).sum()  # noqa: E731
+        return str(jax.make_jaxpr(jax.grad(loss))(params)).count("dot_general")
+
+    assert products("none") < products("cheap") < products("all") == products(True)
+
+
 def test_a_fresh_network_has_a_head_of_zeros_and_glorots_kernels():
     """Names and shapes are those of files in test_pretrained.py."""
     params = jax.jit(network(depth=1, head_bias=-2.0).init)(jax.random.key(0), IMAGES)["params"]

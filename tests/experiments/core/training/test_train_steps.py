@@ -12,6 +12,8 @@ import optax
 import pytest
 
 from experiments.core.errors import UsageError
+from experiments.core.input.dataset import load
+from experiments.core.input.stream import batch_indices
 from experiments.core.record import metrics
 from experiments.core.training import optimizer, train
 from experiments.core.training.experiment import Recipe
@@ -33,6 +35,22 @@ def assert_close(rows, expected):
 
 def assert_same(rows, expected):
     np.testing.assert_array_equal([*map(values, rows)], [*map(values, expected)])
+
+
+def test_norms_of_gradients_are_those_before_clipping(tmp_path):
+    for clip_norm, clipped in ((1e-3, 1.0), (1e3, 0.0)):
+        fields = {"steps": 5, "eval_every": 1, "checkpoint_every": 5, "optimizer": {"clip_norm": clip_norm}}
+        _, first, *_ = run(tmp_path / str(clip_norm), **fields)
+        config = toy_config(**fields)
+        data = load(config)
+        experiment, size = build(config, data), len(data.train["label"])
+        chosen = batch_indices(3, 0, size, 64)
+        batch = {name: jax.numpy.asarray(array[chosen]) for name, array in data.train.items()}
+        params = experiment.init(jax.random.fold_in(jax.random.key(3), 0))
+        gradient, _ = jax.grad(experiment.loss, has_aux=True)(params, batch, jax.random.key(0), 0.0)
+        norm = np.sqrt(sum(float(np.square(leaf).sum()) for leaf in jax.tree.leaves(gradient)))
+        assert first["train_gradient_norm"][0] == pytest.approx(norm, rel=1e-4)
+        assert first["train_clipped"] == [clipped]
 
 
 @pytest.fixture(scope="module")
