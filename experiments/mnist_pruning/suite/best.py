@@ -1,10 +1,10 @@
 """Every method at its best: a cosine learning rate, budgets of each matrix and of the whole network, low densities.
 
-Each method has six candidates: three learning rates times two settings of its own, or for the dense network six rates.
-They are compared on validation, at 2 % of the whole network, in half the epochs. The winner is used for all densities
-and both budgets. To keep the suite below 90 minutes, only the methods in `IN_ALL_CELLS` train with a budget for each
-matrix and at all densities. The relaxed operators among them are p = 3/2, which has the least error on validation, and
-the paper's p = 4/3.
+The main methods, `SEARCHED`, have nine settings each: five learning rates, then at the best of them four settings of
+their own, two on either side. They are compared on validation in half the epochs, once at 2 % of the whole network, for
+all densities of the network, and once at 10 % of each matrix, the paper's setting. All others have six candidates,
+three learning rates times two settings of their own, or for the dense network six rates, compared at 2 % of the
+network, and train at 10 and 2 % of it.
 
 `vit` prunes a second network: a small vision transformer on CIFAR-100's coarse labels, from scratch, with one budget
 for all matrices except embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half
@@ -18,7 +18,7 @@ candidates, for one budget and fewer methods, each of which trains at all densit
 from collections.abc import Iterator, Sequence
 
 from experiments.core.suite.plan import SuiteRun
-from experiments.mnist_pruning.suite.trials import AT_BEST, Fields, Trial, chosen_by
+from experiments.mnist_pruning.suite.trials import AT_BEST, SEARCHED, SEARCHED_RATES, Fields, Trial, chosen_by
 
 EPOCHS = 30
 COMMON: Fields = {
@@ -29,10 +29,12 @@ COMMON: Fields = {
 }
 SWEEP = {"split": "validation", "seeds": (100, 101), "epochs": 15, "budget": "network", "density": 0.02}
 FINAL = {"split": "test", "seeds": tuple(range(10))}
-DENSITIES = (0.1, 0.05, 0.02, 0.01)
-IN_ALL_CELLS = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
-CELLS = [(budget, density) for budget in ("network", "matrix") for density in DENSITIES]
+# By the budget, the density at which the main methods are searched, with three seeds, and those that they train at.
+SEARCHED_AT = {"network": 0.02, "matrix": 0.1}
+SEARCH_SEEDS = (100, 101, 102)
+DENSITIES = {"network": (0.1, 0.05, 0.02, 0.01), "matrix": (0.1, 0.05)}
 FEWER_CELLS = [("network", 0.1), ("network", 0.02)]
+QUICK_METHODS = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
 
 QUICK = {
     "seeds": (0, 1, 2),
@@ -52,20 +54,39 @@ VIT_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "s
 VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_every": 1600}
 
 LENET: Fields = COMMON | {"hidden": (300, 100), "checkpoint_every": 5}
-LENET_METHODS = (*IN_ALL_CELLS, "identity_straight_through", "rigl")
+LENET_METHODS = (*QUICK_METHODS, "identity_straight_through", "rigl")
 LENET_DENSITIES = (0.02, 0.01, 0.05, 0.1)  # a suite that is stopped has run the lowest ones
 
 
 def best() -> list[SuiteRun]:
     """Returns the sweeps, then the runs on test."""
-    sweeps = [run for name, trial in AT_BEST.items() for run in _sweep(name, trial, COMMON | SWEEP)]
-    finals = [_final(name, trial, COMMON, cell) for name, trial in AT_BEST.items() for cell in _cells(name)]
-    return sweeps + finals
+    others = {name: trial for name, trial in AT_BEST.items() if name not in SEARCHED}
+    sweeps = [run for name, trial in others.items() for run in _sweep(name, trial, COMMON | SWEEP)]
+    finals = [_final(name, trial, COMMON, cell) for name, trial in others.items() for cell in _cells(name)]
+    return sweeps + finals + [run for budget in SEARCHED_AT for run in _searched(budget)]
+
+
+def _searched(budget: str) -> Iterator[SuiteRun]:
+    """Yields the search of each main method with a budget, then its runs on test."""
+    tried = SWEEP | {"seeds": SEARCH_SEEDS, "budget": budget, "density": SEARCHED_AT[budget]}
+    for name, search in SEARCHED.items():
+        base, best = COMMON | search.fields | tried, f"best-{budget}-{name}"
+        at_best_rate = f"{best}, rate"
+        for rate in SEARCHED_RATES:
+            run, setting = f"sweep/best/{budget}-{name}-lr{rate:g}", {"optimizer.learning_rate": rate}
+            yield SuiteRun(run, base, setting, candidate_for=at_best_rate)
+        for label, own in search.others.items():
+            run = f"sweep/best/{budget}-{name}-{label}"
+            yield SuiteRun(run, base, own, candidate_for=best, best_of=at_best_rate)
+    for density in DENSITIES[budget]:
+        for name, search in SEARCHED.items():
+            fields = COMMON | search.fields | FINAL | {"budget": budget, "density": density}
+            yield SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{budget}-{name}")
 
 
 def quick() -> list[SuiteRun]:
-    """Returns the methods of all cells at given settings: few seeds and epochs, 2 % of the network."""
-    runs = _at_first_setting(IN_ALL_CELLS)
+    """Returns some of the main methods at given settings: few seeds and epochs, 2 % of the network."""
+    runs = _at_first_setting(QUICK_METHODS)
     return [SuiteRun(f"best/network-{name}-0.02", COMMON | fields | QUICK) for name, fields in runs.items()]
 
 
@@ -112,7 +133,7 @@ def _final(name: str, trial: Trial, common: Fields, cell: tuple[str, float]) -> 
 
 def _cells(name: str) -> list[tuple[str, float]]:
     """Returns the budgets and densities of a method; the dense network has one cell, as neither matters to it."""
-    return CELLS if name in IN_ALL_CELLS else FEWER_CELLS[:1] if name == "dense" else FEWER_CELLS
+    return FEWER_CELLS[:1] if name == "dense" else FEWER_CELLS
 
 
 def _vit_sweep(name: str, fields: Fields) -> Iterator[SuiteRun]:
