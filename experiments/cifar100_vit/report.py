@@ -19,7 +19,7 @@ from experiments.core import console
 from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
-from experiments.core.report.finding import Finding, Numbers, Verdict, in_words, sign
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words
 from experiments.core.report.paired import difference, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, grouped, pooled
@@ -36,8 +36,14 @@ PAGES = {
     "fine-tuning of the last block": "cifar100_last_block",
     "fine-tuning of a small network": "cifar100_vit",
 }
-# The claim is judged by the paper's network if that was trained, else by these parts of another.
-FULL, PARTS = "cifar100_vit-full", {"head": "cifar100_pretrained", "last block": "cifar100_last_block"}
+# What the claim is judged by, the first of them that was trained: the paper's network, others, and parts of another.
+FULL = "cifar100_vit-full"
+PARTS = {
+    "ViT-B/16": FULL,
+    "ViT-S/14": "cifar100_transformer",
+    "last block": "cifar100_last_block",
+    "head": "cifar100_pretrained",
+}
 _LINE: dict[str, Any] = {"marker": "o", "markersize": 3.5, "linewidth": 1.5}
 _INTERVALS = (
     "Mean ± half width of the 95 % t-interval over seeds. Differences are paired by seed; a number after a stroke is "
@@ -254,45 +260,28 @@ def _with_legend(figure: Figure, columns: int) -> Figure:
 
 
 def accuracy(results: Path) -> Finding | None:
-    """Judges the top-3 losses against cross-entropy for several k, at the paper's learning rates and at their own."""
-    if full := _read(results / FULL).get(OWN):
-        return Finding(_verdict({"transformer": full}), None, finding.PAPERS_TASK)
-    # A suite that is not finished may not have the paper's losses at both rates yet.
-    read = {part: _read(results / name) for part, name in PARTS.items()}
-    parts = {
-        part: groups
-        for part, groups in read.items()
-        if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN))
-    }
-    if "head" not in parts:
-        return None
-    stated, tuned = (_verdict({part: groups[title] for part, groups in parts.items()}) for title in (PAPERS_RATES, OWN))
-    return Finding(stated, tuned, finding.STAND_IN)
+    """Judges top-3 accuracy with the paper's loss of p = 4/3 against cross-entropy's, at its rates and both tuned.
+
+    On the paper's network if that was trained, else on the largest part of another that was.
+    """
+    for part, name in PARTS.items():
+        groups = _read(results / name)
+        if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN)):
+            stated, tuned = (_verdict(groups[title]) for title in (PAPERS_RATES, OWN))
+            return Finding(stated, tuned, finding.PAPERS_TASK if name == FULL else f"{finding.STAND_IN}: {part}")
+    return None
 
 
-def _papers(runs: Sequence[Run]) -> list[dict[int, Numbers | None]]:
-    """Returns for each of the paper's losses its differences from cross-entropy, by k."""
-    references = _references(runs)
-    papers = [run for run in runs if _is_papers(run.fields)]
-    return [{k: minus(run, references[run.name], f"test_accuracy/{k}") for k in SHOWN_K} for run in papers]
+def _papers(runs: Sequence[Run]) -> Run | None:
+    """Returns the run of the paper's loss with p = 4/3, which is fully differentiable; None without it or a rival."""
+    ours = next((run for run in runs if _name(run.fields) == "top-3, p = 4/3, the paper's"), None)
+    return ours if ours and _references(runs)[ours.name] else None
 
 
-def _verdict(by_part: Mapping[str, Sequence[Run]]) -> Verdict:
-    """Returns the answer over all k with the difference at k = 3; a mixed answer shows that of each part."""
-    losses = {part: _papers(runs) for part, runs in by_part.items()}
-    best = {part: _best(by_k[3] for by_k in its) for part, its in losses.items()}
-    verdict = finding.answer([sign(value) for its in losses.values() for by_k in its for value in by_k.values()])
-    if verdict == "mixed":
-        return Verdict(
-            verdict, ", ".join(f"{markdown.signed(value).split()[0]} {part}" for part, value in best.items())
-        )
-    return Verdict(verdict, f"accuracy {in_words(_best(best.values()))}")
-
-
-def _best(values: Iterable[Numbers | None]) -> Numbers:
-    """Returns the largest difference."""
-    known = [value for value in values if value and value["mean"] is not None]
-    return max(known, key=lambda value: float(value["mean"]), default={"mean": None, "interval95": None})
+def _verdict(runs: Sequence[Run]) -> Verdict:
+    ours = _papers(runs)
+    difference = minus(ours, _references(runs)[ours.name], "test_accuracy/3") if ours else None
+    return Verdict(finding.of_sign(finding.sign(difference)), f"p = 4/3: top-3 accuracy {in_words(difference)}")
 
 
 def blocks(results: Path) -> dict[str, list[str]]:

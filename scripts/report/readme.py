@@ -16,7 +16,7 @@ from experiments.vmoe_clusters import report as clusters
 from scripts.report import again, benchmarks, relaxations
 from scripts.report.claims import Claim
 
-_ANSWERS = ("claim", "as the paper sets it", "tuned by us", "measured on")
+_ANSWERS = ("claim, and what decides it", "as the paper sets it", "tuned on both sides", "measured on")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
 
@@ -65,12 +65,12 @@ def claims_table(claims: Sequence[Claim], findings: Sequence[Finding | None]) ->
 def claim_row(claim: Claim, finding: Finding | None) -> str:
     """Returns the row of a claim: a link to its page, two answers, and what they were measured on."""
     cells = [_answer(finding.as_stated), _answer(finding.tuned), finding.on] if finding else ["not measured", "-", "-"]
-    return line([f"[{claim.short}]({claim.page})", *(cell.replace("|", r"\|") for cell in cells)])
+    return line([f"[{claim.short}]({claim.page}): {claim.by}", *(cell.replace("|", r"\|") for cell in cells)])
 
 
 def _answer(verdict: Verdict | None) -> str:
-    """Writes `**yes**: 5.07 ± 0.07 points`, with no-break spaces within the number."""
+    """Writes `**holds**: error 5.07 ± 0.07 lower`, with no-break spaces within the number."""
     if verdict is None:
         return "-"
-    number = verdict.number.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
+    number = verdict.told.replace(" ± ", "\u00a0±\u00a0").replace(" %", "\u00a0%")
     return f"**{verdict.answer}**: {number}" if number else verdict.answer

@@ -1,21 +1,22 @@
-"""Findings: our two answers to a claim of the paper, at its settings and at ours, by one rule."""
+"""Findings: our two answers to a claim of the paper, each from one comparison, by one rule."""
 
-from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
+
+from scipy.special import bdtr  # scipy.stats takes a second to import
 
 from experiments.core.report.markdown import plus_minus
 
 Numbers = dict[str, Any]
-Answer = Literal["yes", "no", "mixed", "not possible here"]
+Answer = Literal["holds", "does not hold", "not shown", "not possible here"]
 
 PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # values of `Finding.on`
 
 
 class Verdict(NamedTuple):
-    """An answer, and the number behind it: that of the paper's own variant, else the one nearest to the claim."""
+    """An answer, and the comparison behind it with its number: `lam = 1e-4: error 8.72 ± 4.82 higher`."""
 
     answer: Answer
-    number: str = ""
+    told: str = ""
 
 
 NOT_POSSIBLE = Verdict("not possible here")
@@ -26,7 +27,8 @@ class Finding(NamedTuple):
 
     Attributes:
       as_stated: the verdict at the paper's settings; None if the paper states none, or they were not measured.
-      tuned: the verdict at settings chosen on validation, or for times on our processors; None if there is none.
+      tuned: the verdict with both sides chosen on validation among as many settings, or for times on our processors;
+        None if there is none.
       on: the task or the hardware of the measurement.
     """
 
@@ -40,24 +42,28 @@ def where_possible(verdict: Verdict, on: str, *, as_in_paper: bool) -> Finding:
     return Finding(verdict, None, on) if as_in_paper else Finding(NOT_POSSIBLE, verdict, on)
 
 
-def answer(signs: Sequence[int]) -> Answer:
-    """Decides whether a claim holds, by comparisons: 1 if a whole interval supports it, -1 if one contradicts it, or 0.
-
-    - yes: more than half support it, and none contradicts it.
-    - mixed: some contradict it, and more than a third support it.
-    - no: everything else, so one win among several losses, and differences that do not show.
-
-    The paper's settings and ours are judged apart: a loss at the paper's is a "no", whatever other settings do.
-    """
-    wins, losses = signs.count(1), signs.count(-1)
-    if losses:
-        return "mixed" if 3 * wins > len(signs) else "no"
-    return "yes" if 2 * wins > len(signs) else "no"
+def of_sign(sign: int) -> Answer:
+    """Returns the answer of a comparison: 1 is on the claim's side, -1 on the other, 0 on neither."""
+    return ("not shown", "holds", "does not hold")[sign]
 
 
-def in_every_case(holds: Iterable[bool]) -> Answer:
-    """Decides whether a claim about every case holds: one counterexample is enough for a "no"."""
-    return "yes" if all(holds) else "no"
+def of_level(difference: Numbers | None, margin: float) -> Answer:
+    """Decides whether two are level: the whole interval of their difference lies within the margin, or outside it."""
+    if difference is None or None in (difference["mean"], difference["interval95"]):
+        return "not shown"
+    mean, half = abs(difference["mean"]), difference["interval95"]
+    return "holds" if mean + half <= margin else "does not hold" if mean - half > margin else "not shown"
+
+
+def of_majority(wins: int, total: int) -> Answer:
+    """Decides whether something is so in most seeds, by a two-sided sign test at 5 %."""
+    p = 2 * float(bdtr(min(wins, total - wins), total, 0.5))
+    return of_sign(0 if p > 0.05 else 1 if 2 * wins > total else -1)
+
+
+def of_fact(is_so: bool) -> Answer:
+    """Returns the answer to a claim that one case decides, or that has to be so in every case."""
+    return "holds" if is_so else "does not hold"
 
 
 def sign(difference: Numbers | None) -> int:

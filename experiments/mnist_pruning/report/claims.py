@@ -1,124 +1,116 @@
-"""Our answers to the paper's claims on pruning: its Section 6 with all three layers of the MLP pruned to 10 %."""
+"""Our answers to the paper's claims on pruning: its Section 6, with all three layers of the MLP pruned to 10 %.
 
-import functools
+Each compares the relaxed top-k of p = 4/3 with one rival: at the paper's lam and learning rate, and with lam falling,
+where both sides are the best on validation of as many settings.
+"""
+
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from experiments.core.kinds import is_of
-from experiments.core.record.summary import interval
-from experiments.core.report import finding, making, markdown
-from experiments.core.report.finding import Finding, Verdict, in_words, sign
+from experiments.core.report import finding, markdown
+from experiments.core.report.finding import Finding, Numbers, Verdict, in_words
 from experiments.core.report.paired import minus
 from experiments.core.report.results import Run
-from experiments.mnist_pruning.methods import KINDS
 from experiments.mnist_pruning.report.runs import (
-    PRESENTATION,
     epochs_in_words,
     epochs_to_hard,
+    is_annealed,
     is_as_in_paper,
     is_tuned,
     load,
     mean_or_inf,
     sections,
+    sections_at_best,
 )
 
-
-class _Compared(NamedTuple):
-    """The runs that the claims compare.
-
-    Attributes:
-      hard: by the name of a run, the hard top-k that it is compared with.
-      papers: the relaxed top-k at the paper's lam.
-      best: the relaxed top-k at the other lam with the least error on validation.
-      transport: hard top-k with the gradient of optimal transport.
-    """
-
-    hard: dict[str, Run | None]
-    papers: list[Run]
-    best: Run | None
-    transport: Run | None
+P = 4 / 3  # the paper's other p, 2, is in the tables
+_KEPT, _LAYERS = 0.1, (1, 2, 3)
 
 
-@functools.lru_cache(maxsize=2)
-def _compared(results: Path) -> _Compared:
-    runs, key = load(results / "mnist_pruning"), ("mnist", 0.1, -3, (1, 2, 3))
-    section = sections(runs, "test").get(key, [])
-    hard = PRESENTATION.references(section)
-    # The best of several by their test errors would be judged too well by its own interval.
-    won = making.chosen(results / "mnist_pruning")
-    tried = [run for run in sections(runs, "validation").get(key, []) if run.name in won and not is_tuned(run)]
-    errors = {_setting(run): mean_or_inf(run.end("hardened_error")) for run in tried}
-    relaxed = [run for run in section if run.config["method"] == "relaxed" and hard[run.name]]
-    others = [run for run in relaxed if errors.get(_setting(run), float("inf")) < float("inf")]
-    return _Compared(
-        hard=hard,
-        papers=[run for run in relaxed if is_as_in_paper(run.fields)],
-        best=min(
-            (run for run in others if not is_as_in_paper(run.fields)),
-            key=lambda run: errors[_setting(run)],
-            default=None,
-        ),
-        transport=next((run for run in section if run.config["method"] == "ot_straight_through"), None),
-    )
+@dataclasses.dataclass(frozen=True)
+class _Pair:
+    """The relaxed top-k and its rival, and what says in the table how they were trained."""
+
+    relaxed: Run
+    rival: Run
+    how: str
+
+    def minus(self, metric: str) -> Numbers | None:
+        """The metric of the relaxed top-k minus that of its rival, paired by seed."""
+        return minus(self.relaxed, self.rival, metric)
 
 
-def _setting(run: Run) -> str:
-    """The method, and the fields that are chosen for it."""
-    of_method = (KINDS.field, *KINDS.of_kinds, *PRESENTATION.setting)
-    return repr([one for one in PRESENTATION.read(run.fields).items() if is_of(one[0], of_method)])
+def _at_papers_rate(results: Path) -> list[Run]:
+    """Returns the runs on test with the paper's learning rate."""
+    section = sections(load(results / "mnist_pruning"), "test").get(("mnist", _KEPT, -len(_LAYERS), _LAYERS), [])
+    return [run for run in section if not is_tuned(run)]
 
 
-def _finding(judge: Callable[[_Compared, Sequence[Run]], Verdict | None]) -> Callable[[Path], Finding | None]:
-    """Turns `judge` into a finding: its verdict on the runs at the paper's lam, and on the one at a chosen lam."""
-
-    @functools.wraps(judge)
-    def find(results: Path) -> Finding | None:
-        compared = _compared(results)
-        stated = judge(compared, compared.papers) if compared.papers else None
-        tuned = judge(compared, [compared.best]) if compared.best else None
-        return stated and Finding(stated, tuned, finding.PAPERS_TASK)
-
-    return find
+def _searched(results: Path) -> list[Run]:
+    """Returns the runs on test with a budget for each matrix, each at the best of as many settings."""
+    return sections_at_best(load(results / "mnist_pruning")).get(("mnist", 1, -_KEPT), [])
 
 
-@_finding
-def accuracy(compared: _Compared, runs: Sequence[Run]) -> Verdict:
-    """Judges whether the error at the end is lower than hard top-k's; the number is the one nearest to the claim."""
-    values = [minus(run, compared.hard[run.name], "test_error") for run in runs]
-    return Verdict(finding.answer([-sign(one) for one in values]), f"error {in_words(min(values, key=mean_or_inf))}")
+def _pair(runs: Sequence[Run], rival: str, how: str, is_ours: Callable[[Run], bool]) -> _Pair | None:
+    """Returns the first relaxed run of `runs` and the one of the method `rival`; None if one is missing."""
+    ours = next((run for run in runs if is_ours(run) and run.config["p"] == P), None)
+    other = next((run for run in runs if run.config["method"] == rival), None)
+    return _Pair(ours, other, how) if ours and other else None
 
 
-@_finding
-def speed(compared: _Compared, runs: Sequence[Run]) -> Verdict:
-    """Judges whether the largest weights alone come to hard top-k's last error before the end, in every seed."""
-    epochs = [epochs_to_hard(run, compared.hard[run.name]) or interval([None]) for run in runs]
-    ends = [run.summary["epochs"] for run in runs]
-    sooner = [None not in one["per_seed"] and max(one["per_seed"]) < end for one, end in zip(epochs, ends, strict=True)]
-    first, end = min(zip(epochs, ends, strict=True), key=lambda pair: mean_or_inf(pair[0]))
-    told = epochs_in_words(first)
-    told = told if told.startswith("in") else f"after {told} of {end} epochs"
-    return Verdict(finding.answer([1 if one else -1 for one in sooner]), told)
-
-
-@_finding
-def density(compared: _Compared, runs: Sequence[Run]) -> Verdict:
-    """Judges whether 10.0 % of the weights are not 0 at the end, to the first decimal."""
-    shares = [run.end("train_density") for run in runs]
-    when = "" if runs is compared.papers else ", at the end"
-    is_a_tenth = [abs(mean_or_inf(share) - 0.1) < 5e-4 for share in shares]
-    return Verdict(finding.in_every_case(is_a_tenth), f"{markdown.plus_minus(shares[0], scale=100)} %{when}")
-
-
-@_finding
-def optimal_transport(compared: _Compared, runs: Sequence[Run]) -> Verdict | None:
-    """Judges whether the intervals of all its differences from the relaxed runs include 0; the number is the nearest.
-
-    None without a run of it.
-    """
-    if compared.transport is None:
+def _finding(results: Path, rival: str, judge: Callable[[_Pair], Verdict], *, searched: bool = True) -> Finding | None:
+    """Returns the verdict at the paper's lam, and with lam falling: on runs that were searched alike, if there are."""
+    at_papers_rate = _at_papers_rate(results)
+    stated = _pair(at_papers_rate, rival, "lam = 1e-4", lambda run: is_as_in_paper(run.fields))
+    tuned = _pair(_searched(results) if searched else at_papers_rate, rival, "lam falls", is_annealed)
+    if stated is None:
         return None
-    values = [minus(compared.transport, run, "test_error") for run in runs]
-    is_level = [one is not None and one["interval95"] is not None and not sign(one) for one in values]
-    nearest = min(values, key=lambda one: abs(mean_or_inf(one)))
-    return Verdict(finding.in_every_case(is_level), f"error {in_words(nearest)}")
+    return Finding(judge(stated), judge(tuned) if tuned else None, finding.PAPERS_TASK)
+
+
+def accuracy(results: Path) -> Finding | None:
+    """Judges whether the error at the end is lower than hard top-k's."""
+
+    def judge(pair: _Pair) -> Verdict:
+        difference = pair.minus("hardened_error")
+        return Verdict(finding.of_sign(-finding.sign(difference)), f"{pair.how}: error {in_words(difference)}")
+
+    return _finding(results, "hard", judge)
+
+
+def speed(results: Path) -> Finding | None:
+    """Judges whether the largest weights alone come to hard top-k's last error sooner, in most seeds; says when."""
+
+    def judge(pair: _Pair) -> Verdict:
+        epochs, end = epochs_to_hard(pair.relaxed, pair.rival), pair.relaxed.summary["epochs"]
+        sooner = [epoch is not None and epoch < end for epoch in epochs["per_seed"]] if epochs else []
+        told = epochs_in_words(epochs)
+        if all(sooner) and sooner:
+            own, rivals = (run.rows[-1]["seconds"] / run.summary["epochs"] for run in (pair.relaxed, pair.rival))
+            share = 100 * mean_or_inf(epochs) * own / (end * rivals)
+            told = f"after {told} of {end} epochs, {share:.0f} % of the time"
+        return Verdict(finding.of_majority(sum(sooner), len(sooner)), f"{pair.how}: {told}")
+
+    return _finding(results, "hard", judge)
+
+
+def density(results: Path, margin: float) -> Finding | None:
+    """Judges whether the share of weights that are not 0 at the end is 10 %, to a margin in points."""
+
+    def judge(pair: _Pair) -> Verdict:
+        share = pair.relaxed.end("train_density")
+        is_a_tenth = abs(100 * mean_or_inf(share) - 100 * _KEPT) <= margin
+        return Verdict(finding.of_fact(is_a_tenth), f"{pair.how}: {markdown.plus_minus(share, scale=100)} %")
+
+    return _finding(results, "hard", judge)
+
+
+def optimal_transport(results: Path, margin: float) -> Finding | None:
+    """Judges whether a hard top-k with its gradient errs as the relaxed one does, to a margin in points."""
+
+    def judge(pair: _Pair) -> Verdict:
+        transports = minus(pair.rival, pair.relaxed, "test_error")
+        return Verdict(finding.of_level(transports, margin), f"{pair.how}: error {in_words(transports)}")
+
+    return _finding(results, "ot_straight_through", judge, searched=False)

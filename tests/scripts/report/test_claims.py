@@ -19,9 +19,9 @@ def answers(finding):
 @pytest.mark.parametrize(
     ("platform", "size", "extra", "expected"),
     [
-        ("tpu", 384, 1.03, ("no", None)),
-        ("tpu", 224, 1.001, ("not possible here", "yes")),
-        ("cpu", 384, 1.03, ("not possible here", "no")),
+        ("tpu", 384, 1.03, ("does not hold", None)),
+        ("tpu", 224, 1.001, ("not possible here", "holds")),
+        ("cpu", 384, 1.03, ("not possible here", "does not hold")),
     ],
 )
 def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, platform, size, extra, expected):
@@ -32,7 +32,7 @@ def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path
 
 @pytest.mark.parametrize(
     ("platform", "papers", "expected", "most"),
-    [("cpu", 1.1, ("not possible here", "no"), 1.01), ("tpu", 1.6, ("yes", None), 1.6)],
+    [("cpu", 1.1, ("not possible here", "does not hold"), 1.01), ("tpu", 1.6, ("holds", None), 1.6)],
 )
 def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_path, platform, papers, expected, most):
     routers = {
@@ -42,7 +42,7 @@ def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_pat
     write_bench(tmp_path, "router", platform, routers=routers)
     finding = benchmarks.routers(tmp_path)
     assert answers(finding) == expected
-    assert (finding.as_stated if platform == "tpu" else finding.tuned).number == f"{most:.3f} times as long"
+    assert (finding.as_stated if platform == "tpu" else finding.tuned).told == f"{most:.3f} times as long"
 
 
 def test_the_command_prints_a_line_a_claim_or_says_that_there_is_no_directory(tmp_path, monkeypatch, capsys):

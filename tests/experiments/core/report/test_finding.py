@@ -1,30 +1,43 @@
-"""The rules by which comparisons become an answer."""
+"""The rules by which a comparison becomes an answer."""
 
 import pytest
 
-from experiments.core.report.finding import answer, in_every_case
+from experiments.core.record.summary import interval
+from experiments.core.report.finding import of_fact, of_level, of_majority, of_sign, sign
+
+NARROW, WIDE = [1.4, 1.5, 1.6], [0.0, 1.5, 3.0]  # intervals 1.5 +- 0.25 and 1.5 +- 3.7
 
 
 @pytest.mark.parametrize(
-    ("signs", "expected"),
+    ("values", "expected"),
+    [(NARROW, "holds"), (WIDE, "not shown"), ([-value for value in NARROW], "does not hold"), ([1.5], "not shown")],
+)
+def test_a_whole_interval_is_on_a_side(values, expected):
+    assert of_sign(sign(interval(values))) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "expected"),
     [
-        ([1], "yes"),
-        ([1, 1, 0], "yes"),
-        ([1, 0], "no"),  # half of them show nothing
-        ([0, 0], "no"),
-        ([-1, -1], "no"),
-        ([1, -1], "mixed"),
-        ([1] * 8 + [-1] * 8, "mixed"),
-        ([1] * 8 + [-1], "mixed"),
-        ([1, -1, -1], "no"),  # one win among losses
-        ([1, -1, 0, 0, 0, 0], "no"),
-        ([1] * 3 + [-1] * 13, "no"),
+        (NARROW, 2.0, "holds"),
+        ([-value for value in NARROW], 2.0, "holds"),
+        (NARROW, 1.5, "not shown"),
+        (NARROW, 1.0, "does not hold"),
+        (WIDE, 2.0, "not shown"),
+        ([None] * 3, 2.0, "not shown"),
     ],
 )
-def test_mixed_needs_wins_and_losses_and_one_win_among_losses_is_no(signs, expected):
-    assert answer(signs) == expected
+def test_level_is_an_interval_within_a_margin(values, margin, expected):
+    assert of_level(interval(values), margin) == expected
 
 
-def test_one_counterexample_refutes_a_claim_about_every_case():
-    assert in_every_case([True, True]) == "yes"
-    assert in_every_case([True, False]) == "no"
+@pytest.mark.parametrize(
+    ("wins", "total", "expected"),
+    [(10, 10, "holds"), (0, 10, "does not hold"), (9, 10, "holds"), (8, 10, "not shown"), (3, 3, "not shown")],
+)
+def test_a_majority_of_seeds_is_a_sign_test(wins, total, expected):
+    assert of_majority(wins, total) == expected
+
+
+def test_a_fact_is_so_or_not():
+    assert (of_fact(True), of_fact(False)) == ("holds", "does not hold")
