@@ -12,7 +12,7 @@ import matplotlib as mpl
 from experiments.core import console
 from experiments.core.report.making import on_directory
 from experiments.core.report.style import save
-from scripts.paper_figures import operators, solvers
+from scripts.paper_figures import operators, solvers, speed
 from scripts.paper_figures.style import DPI, SHEET
 from scripts.report import RESULTS, relaxations
 
@@ -24,6 +24,8 @@ FIGURES = {
     "figure4": lambda: solvers.figure4(BENCH),
     "figure8": operators.figure8,
     "figure9": operators.figure9,
+    "mask": operators.one_entry,
+    "speed": lambda: speed.speed(BENCH),
     "relaxations": lambda: relaxations.figure(RESULTS),
 }
 

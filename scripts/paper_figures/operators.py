@@ -48,6 +48,21 @@ def figure1() -> Figure:
     return _along_a_line(LINES)
 
 
+def one_entry() -> Figure:
+    """Draws the top-2 mask of an entry among four others as it grows: the hard mask jumps, the relaxed ones slide."""
+    s, others = np.linspace(-1.0, 3.0, 1001), (2.0, 1.0, 0.0, -1.0)
+    x = jnp.asarray(np.stack([s, *(np.full_like(s, value) for value in others)], axis=-1))
+    figure = Figure(figsize=(COLUMN, 2.1), layout="constrained")
+    axes = figure.subplots()
+    for name, (p, look) in LINES.items():
+        y = np.asarray(hard_topk_mask(x, K) if p is None else topk_mask(x, K, lam=1.0, p=p))[..., 0]
+        label = f"{name} top-{K}" if p is None else f"relaxed, {name}, $\\lambda = 1$"
+        axes.plot(*(broken(s, y) if p is None else (s, y)), label=label, **look)
+    axes.set(xlim=(s[0], s[-1]), ylim=(-0.04, 1.04), xlabel="$x_1$, beside $2, 1, 0, -1$", ylabel="mask of $x_1$")
+    axes.legend(loc="lower right")
+    return figure
+
+
 def figure8() -> Figure:
     """Draws Figure 1 for more exponents, from dark (small) to light."""
     colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(EXPONENTS)))
