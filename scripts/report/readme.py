@@ -13,7 +13,7 @@ from experiments.learned_masks import report as learned_masks
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
-from scripts.report import again, benchmarks, relaxations
+from scripts.report import again, benchmarks, compute, relaxations
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim, and what decides it", "as the paper sets it", "tuned on both sides", "measured on")
@@ -23,7 +23,7 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    for report in (again, benchmarks, relaxations, pruning, learned_masks, fine_tuning, vmoe, clusters):
+    for report in (again, benchmarks, compute, relaxations, pruning, learned_masks, fine_tuning, vmoe, clusters):
         made |= report.blocks(results)
     return made
 

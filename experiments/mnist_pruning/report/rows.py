@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.report import markdown
-from experiments.core.report.paired import minus, sign_test
+from experiments.core.report.paired import Metric, minus, sign_test
 from experiments.core.report.results import Run, grouped
 from experiments.mnist_pruning.report.runs import (
     AGAINST_DENSE,
@@ -37,9 +37,9 @@ rate where there is such a run. *Hardened* keeps the largest weights only, as ma
 or how many seeds get there.
 """
 _ON_BEST = """\
-A cosine learning rate, at the best on validation of as many settings of each kind as of any other that
-prunes; the dense network has its learning rate alone to choose. The error is that of the largest weights
-alone, as many as the density allows; of the dense network, of all. *Minus* is paired by seed.
+A cosine learning rate, at the best on validation of the settings below. The error is that of the largest weights
+alone, as many as the density allows; of the dense network, of all. *Lost*: seeds that err in more than half of the
+images. *Minus* is paired by seed.
 """
 
 
@@ -54,18 +54,24 @@ def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
         lines += markdown.section(f"Validation, {_title(key, section)}", _tried(section, chosen))
     at_best = sections_at_best(runs)
     for (dataset, _, _), section in at_best.items():
-        asked = f"{100 * section[0].config['density']:g} % of {BUDGETS[section[0].config['budget']]}"
-        title = f"Test, {dataset}: every method at its best, {asked} kept"
+        title = f"Test, {dataset}: every method at its best, {_asked(section[0])} kept"
         lines += markdown.section(title, best_rows(section, runs))
     lines += _ON_BEST.split("\n") if at_best else []
-    tried = grouped(part_of(runs, "best", "validation"), lambda run: (task(run), -run.config["density"]))
-    for (_, density), section in tried.items():
-        title = f"Validation, every method at its best, {-100 * density:g} % of the whole network kept"
+    for section in grouped(part_of(runs, "best", "validation"), _budget).values():
+        title = f"Validation, every method at its best, {_asked(section[0])} kept"
         lines += markdown.section(title, _tried(section, chosen))
     if why := part_of(runs, "why"):
         title = f"Test, why the paper's lam fails: lam = 1e-4 under what is open, {_lengths(why)} epochs"
         lines += markdown.section(title, why_rows(runs))
     return lines
+
+
+def _budget(run: Run) -> tuple[Any, ...]:
+    return task(run), run.config["budget"] != "network", -run.config["density"]
+
+
+def _asked(run: Run) -> str:
+    return f"{100 * run.config['density']:g} % of {BUDGETS[run.config['budget']]}"
 
 
 def _title(key: Sequence[Any], section: Sequence[Run]) -> str:
@@ -110,12 +116,15 @@ def _tried(section: Sequence[Run], chosen: frozenset[str]) -> list[markdown.Cell
 def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cells]:
     """Returns the rows of methods at their best: the dense network, then a section of `sections_at_best`."""
     shown = [*dense_at_best(section, runs), *section]
+    to_all = "identity_straight_through"
     columns: markdown.Columns = {
         "test error, %": markdown.value(_error),
-        "minus dense": markdown.minus_reference(AGAINST_DENSE.references(shown, "dense"), _error),
+        "median": lambda run: f"{np.nanmedian(_errors(run, _error)):.2f}",
+        "lost": lambda run: str(_lost(run)),
+        "minus gradient to all": markdown.minus_reference(PRESENTATION.references(section, to_all), _error),
+        "minus hard": markdown.minus_reference(PRESENTATION.references(section, "hard"), _error),
         "minus gradual": markdown.minus_reference(PRESENTATION.references(section, "gradual"), _error),
-        "minus movement": markdown.minus_reference(PRESENTATION.references(section, "movement"), _error),
-        "density in training, %": markdown.value("train_density", scale=100),
+        "minus dense": markdown.minus_reference(AGAINST_DENSE.references(shown, "dense"), _error),
     }
     return markdown.rows(_named(shown, part_of(runs, "best", "validation")), shown, columns)
 
@@ -123,6 +132,11 @@ def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cell
 def _error(run: Run) -> list[float | None]:
     """Returns by seed the error of the largest weights alone, for the dense network that of all."""
     return run.final("test_error" if run.config["method"] == "dense" else "hardened_error")
+
+
+def _lost(run: Run) -> int:
+    """Returns the number of seeds that diverged, or err in more than half of the images."""
+    return int(np.sum(~(_errors(run, _error) <= 50.0)))
 
 
 def why_rows(runs: Sequence[Run]) -> list[markdown.Cells]:
@@ -183,11 +197,15 @@ def _by_seed(section: Sequence[Run]) -> list[markdown.Cells]:
 
     def pairs(run: Run) -> str:
         other = hard[run.name]
-        return "-" if other is None else f"{100 * np.less.outer(_errors(run), _errors(other)).mean():.0f} %"
+        return (
+            "-"
+            if other is None
+            else f"{100 * np.less.outer(_errors(run, 'test_error'), _errors(other, 'test_error')).mean():.0f} %"
+        )
 
     columns: markdown.Columns = {
         "test error, %": markdown.value("test_error"),
-        "median": lambda run: f"{np.nanmedian(_errors(run)):.2f}",
+        "median": lambda run: f"{np.nanmedian(_errors(run, 'test_error')):.2f}",
         "minus hard": markdown.minus_reference(hard, "test_error"),
         "higher in": split,
         "lower in a pair": pairs,
@@ -195,14 +213,23 @@ def _by_seed(section: Sequence[Run]) -> list[markdown.Cells]:
     return markdown.rows([{"method": method_and_p(run)} for run in shown], shown, columns)
 
 
-def _errors(run: Run) -> np.ndarray:
-    """The test errors by seed; NaN where a seed diverged."""
-    return np.array(run.final("test_error"), float)
+def _errors(run: Run, metric: Metric) -> np.ndarray:
+    """The errors by seed; NaN where a seed diverged."""
+    return np.array(run.final(metric) if isinstance(metric, str) else metric(run), float)
 
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
-    """Returns the lines of the errors at their best, a column for each share of the whole network that is kept."""
-    error = markdown.value(_error)
+    """Returns the lines of the errors at their best, a column for each share of the whole network that is kept.
+
+    Where seeds are lost, a mean says nothing: the cell has the median of all seeds.
+    """
+
+    def error(run: Run) -> str:
+        errors, lost = _errors(run, _error), _lost(run)
+        median = np.nanmedian(errors) if lost < len(errors) / 2 else None
+        told = f"median {median:.2f}, " if median is not None else ""
+        return f"{told}{lost} of {len(errors)} lost" if lost else markdown.value(_error)(run)
+
     found = [
         (method_and_p(run), f"{100 * run.config['density']:g} %", error(run))
         for (_, budget, _), section in sections_at_best(runs).items()

@@ -171,8 +171,9 @@ def best_annealed(section: Sequence[Run], runs: Sequence[Run]) -> Run | None:
     """
     annealed = [run for run in section if is_annealed(run)]
     ps = {run.config["p"] for run in annealed}
+    where = (task(section[0]), section[0].config["budget"]) if section else ()
     tried = [run for run in part_of(runs, "best", "validation") if is_annealed(run) and run.config["p"] in ps]
-    rivals = [run for run in tried if task(run) == task(section[0])]
+    rivals = [run for run in tried if (task(run), run.config["budget"]) == where]
     won = min(rivals, key=lambda run: mean_or_inf(run.end("hardened_error")), default=None)
     return next((run for run in annealed if won is None or run.config["p"] == won.config["p"]), None)
 
