@@ -13,6 +13,7 @@ from experiments.learned_masks import report as learned_masks
 from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
+from scripts import networks
 from scripts.report import again, benchmarks, compute, relaxations
 from scripts.report.claims import Claim
 
@@ -23,7 +24,8 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    for report in (again, benchmarks, compute, relaxations, pruning, learned_masks, fine_tuning, vmoe, clusters):
+    tools, experiments = (again, benchmarks, compute, networks, relaxations), (pruning, learned_masks, fine_tuning)
+    for report in (*tools, *experiments, vmoe, clusters):
         made |= report.blocks(results)
     return made
 

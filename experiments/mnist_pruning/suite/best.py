@@ -1,10 +1,10 @@
 """Every method at its best: a cosine learning rate, budgets of each matrix and of the whole network, low densities.
 
-The main methods, `SEARCHED`, have nine settings each: five learning rates, then at the best of them four settings of
-their own, two on either side. They are compared on validation in half the epochs, once at 2 % of the whole network, for
-all densities of the network, and once at 10 % of each matrix, the paper's setting. All others have six candidates,
-three learning rates times two settings of their own, or for the dense network six rates, compared at 2 % of the
-network, and train at 10 and 2 % of it.
+The main methods, `SEARCHED`, have ten settings each: five learning rates, then at the best of them five settings of
+their own, on either side of the first. They are compared on validation in half the epochs, once at 2 % of the whole
+network, for all densities of the network, and once at 10 % of each matrix, the paper's setting. All others have six
+candidates, three learning rates times two settings of their own, or for the dense network six rates, compared at 2 %
+of the network, and train at 10 and 2 % of it.
 
 `vit` prunes a second network: a small vision transformer on CIFAR-100's coarse labels, from scratch, with one budget
 for all matrices except embeddings. Each method trains at the best of `VIT_RATES` on validation, chosen at 2 % in half

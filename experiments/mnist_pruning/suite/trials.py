@@ -130,11 +130,11 @@ _STARTS = {"p2": (10.0, 3.0), "p3_2": (10.0, 3.0), "p4_3": (3.0, 1.0), "p5_4": (
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The nine settings of a method that is tuned as much as its rivals: five learning rates, then four at the best.
+    """The ten settings of a method that is tuned as much as its rivals: five learning rates, then five at the best.
 
     Attributes:
       fields: fields of the config, with a middle value of what is tried at the best rate.
-      others: the settings that are tried at the best rate, two on either side of the middle, by name.
+      others: the settings that are tried at the best rate, on either side of the middle, by name.
     """
 
     fields: Fields
@@ -147,13 +147,13 @@ SEARCHED_RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 def _until(method: str) -> Search:
     """Returns the search of a method whose density falls until a share of training."""
     middle = fields_of(method) | _CUBIC | {"density_schedule.end": 0.5}
-    return Search(middle, _each("end", "density_schedule.end", 0.2, 0.35, 0.7, 0.9))
+    return Search(middle, _each("end", "density_schedule.end", 0.1, 0.2, 0.35, 0.7, 0.9))
 
 
 SEARCHED = {
     "hard": _until("hard"),
-    "annealed-p3_2": Search(annealed_then_hard(3 / 2, 10.0), _lams("start", 1.0, 3.0, 30.0, 100.0)),
-    "annealed-p4_3": Search(annealed_then_hard(4 / 3, 3.0), _lams("start", 0.3, 1.0, 10.0, 30.0)),
+    "annealed-p3_2": Search(annealed_then_hard(3 / 2, 10.0), _lams("start", 1.0, 3.0, 30.0, 100.0, 300.0)),
+    "annealed-p4_3": Search(annealed_then_hard(4 / 3, 3.0), _lams("start", 0.3, 1.0, 10.0, 30.0, 100.0)),
     "identity_straight_through": _until("identity_straight_through"),
     "st3": _until("st3"),
     "gradual": _until("gradual"),
