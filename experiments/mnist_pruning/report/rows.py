@@ -29,6 +29,7 @@ from experiments.mnist_pruning.report.runs import (
     task,
 )
 
+_PAPERS = 0.1  # the share of each matrix that the paper keeps
 _SLIDES = ("mnist", 0.1, -2, (2, 3))  # the section of what the paper's slides show
 _ON_PAPERS_SETTING = """\
 Mean ± half width of the 95 % t-interval over seeds; *minus hard* is paired by seed, at the same learning
@@ -219,7 +220,7 @@ def _errors(run: Run, metric: Metric) -> np.ndarray:
 
 
 def _by_density(runs: Sequence[Run]) -> list[str]:
-    """Returns the lines of the errors at their best, a column for each share of the whole network that is kept.
+    """Returns the lines of the errors at their best: a column for the budget of the paper, then those of the network.
 
     Where seeds are lost, a mean says nothing: the cell has the median of all seeds.
     """
@@ -231,9 +232,9 @@ def _by_density(runs: Sequence[Run]) -> list[str]:
         return f"{told}{lost} of {len(errors)} lost" if lost else markdown.value(_error)(run)
 
     found = [
-        (method_and_p(run), f"{100 * run.config['density']:g} %", error(run))
-        for (_, budget, _), section in sections_at_best(runs).items()
+        (method_and_p(run), f"{-100 * negative:g} %{'' if budget == 0 else ' of each matrix'}", error(run))
+        for (_, budget, negative), section in sorted(sections_at_best(runs).items(), key=lambda one: one[0][1] == 0)
         for run in section
-        if budget == 0
+        if budget == 0 or run.config["density"] == _PAPERS
     ]
     return markdown.table(markdown.pivot("method", found), text=1)[:-1]
