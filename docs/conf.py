@@ -12,16 +12,10 @@ from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path[:0] = [str(ROOT), str(HERE)]
+LIBRARY = [str(ROOT), str(ROOT / "scripts" / "editable")]  # of this checkout, whatever the environment has
+sys.path[:0] = [*LIBRARY, str(HERE)]
 
-from including import IMPORT_NAME, WRITTEN, link_from, rename  # noqa: E402, found by the line above
-
-# The library under the name that it is installed with, of which the reference and the tutorials are made.
-LIBRARY = HERE / "_build" / "library"
-LIBRARY.mkdir(parents=True, exist_ok=True)
-if not (LIBRARY / IMPORT_NAME).exists():
-    (LIBRARY / IMPORT_NAME).symlink_to(ROOT / WRITTEN)
-sys.path.insert(0, str(LIBRARY))
+from including import link_from  # noqa: E402, found by the line above
 
 project = "sparse-topk"
 author = "the authors of sparse-topk"
@@ -66,7 +60,7 @@ os.environ["IPYTHONDIR"] = str(HERE / "_build" / "ipython")
 _profile = HERE / "_build" / "ipython" / "profile_default"
 _profile.mkdir(parents=True, exist_ok=True)
 (_profile / "ipython_kernel_config.py").write_text("c = get_config()\nc.IPKernelApp.log_level = 40\n")
-os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (LIBRARY, ROOT)))
+os.environ["PYTHONPATH"] = os.pathsep.join(LIBRARY)
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a GPU is not waited for, nor are pages made with one
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"  # or the debugger of the kernels complains of frozen modules
 
@@ -111,24 +105,14 @@ html_static_path.append(str(_mathjax / "tex-svg-full.js"))
 mathjax_path = "tex-svg-full.js"
 
 
-def _on_read(app: Sphinx, docname: str, source: list[str]) -> None:
-    source[0] = rename(source[0], IMPORT_NAME)
-
-
 def _on_include(app: Sphinx, path: Path, parent: str, source: list[str]) -> None:
     file, page = (HERE / path).resolve(), Path("docs", f"{app.env.docname}.md")
     text = re.sub(r"(?<=\]\()[^)\s]+(?=\))", lambda match: link_from(file.relative_to(ROOT), match[0], page), source[0])
     if file.name == "table.md":  # which begins at the third level
         text = re.sub(r"(?m)^###", "##", text)
-    source[0] = rename(text, IMPORT_NAME)
-
-
-def _on_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    lines[:] = [rename(line, IMPORT_NAME) for line in lines]
+    source[0] = text
 
 
 def setup(app: Sphinx) -> None:
     """Hooks of the events of a build."""
-    app.connect("autodoc-process-docstring", _on_docstring, priority=0)
-    app.connect("source-read", _on_read)
     app.connect("include-read", _on_include)

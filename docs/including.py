@@ -2,12 +2,7 @@
 
 import os
 import posixpath
-import re
 from pathlib import Path
-
-# What users import. The pages are written with the name that the checkout has; this one replaces it in all of them,
-# code and prose alike. Paths (`ops/README.md`) stay.
-WRITTEN, IMPORT_NAME = "ops", "sparse_topk"
 
 # Files of the repository that are pages here, too: links to them lead to these pages, links to others to a copy.
 PAGES = {
@@ -51,11 +46,6 @@ PARTS = {
     "several-slices-several-machines": "how_to/launch",
     "from-the-paper-to-functions-and-tests": "paper",
 }
-
-
-def rename(text: str, name: str) -> str:
-    """The text with the library called `name`."""
-    return re.sub(rf"(?<![\w/.-]){WRITTEN}(?![\w/-])", name, text)
 
 
 def link_from(path: Path, link: str, page: Path) -> str:

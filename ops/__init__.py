@@ -6,6 +6,8 @@ time; the message is one line that names the argument, its value and what is all
 
 __version__ = "0.1.0"
 
+import sys
+
 from . import baselines, isotonic, pruning
 from .accuracy import topk_accuracy, topk_surrogate_loss
 from .gradients import straight_through
@@ -71,3 +73,9 @@ __all__ = [
 def __dir__() -> list[str]:
     """Returns the public names; other modules are implementation."""
     return list(__all__)
+
+
+# A folder `ops` and an installed `sparse_topk` are two packages: a `Scored` of one is any other pytree to the other.
+_OTHER = {"ops": "sparse_topk", "sparse_topk": "ops"}.get(__name__, "")
+if hasattr(sys.modules.get(_OTHER), "topk_mask"):
+    raise ImportError(f"{__name__} is a second copy of {_OTHER}, which is imported already: import one of them alone")

@@ -66,8 +66,9 @@ def relaxed_topk(
         on chip if they fit; otherwise a loop passes over them. ``"kernel"`` and ``"loop"`` force one of the two, the
         kernel for float32 and whole rows only (a CPU interprets it, slowly, for tests). The other solvers sort and
         solve the isotonic problem of the paper: ``"pav"`` (exact), ``"dykstra"`` (``p = 2`` only) and ``"dual"`` (both
-        iterative, slow if many entries are partly selected), or a solver of ``ops.isotonic`` with settings, like
-        ``Dykstra(max_iter=10, tol=0.0)``. ``ops.isotonic.topk_solution`` reports whether such a solver converged.
+        iterative, slow if many entries are partly selected), or a solver of ``sparse_topk.isotonic`` with settings,
+        like ``Dykstra(max_iter=10, tol=0.0)``. ``sparse_topk.isotonic.topk_solution`` reports whether such a solver
+        converged.
 
     Raises:
       ValueError: an argument known at trace time is out of range.

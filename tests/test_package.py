@@ -1,4 +1,4 @@
-"""The library as it is installed: built, unpacked far from the checkout, and used under its own name."""
+"""The library as it is installed: built, installed far from the checkout, and as a name of a checkout's folder."""
 
 import re
 import subprocess
@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.build import build_editable
 
 import ops
 
@@ -14,17 +15,36 @@ ROOT = Path(__file__).resolve().parents[1]
 
 USE = """
 import doctest, importlib.metadata, sys
-sys.path.insert(0, {site!r})
+site, *pages = {arguments!r}
+sys.path.insert(0, site)
 import sparse_topk
-assert sparse_topk.__file__.startswith({site!r}), sparse_topk.__file__
+assert sparse_topk.__file__.startswith(site), sparse_topk.__file__
 assert importlib.metadata.version("sparse-topk") == sparse_topk.__version__
-page = doctest.DocTestParser().get_doctest(open({page!r}).read(), {{}}, "README", None, 0)
-assert page.examples
-failed = doctest.DocTestRunner(verbose=False).run(page).failed
+for page in pages:
+    examples = doctest.DocTestParser().get_doctest(open(page).read(), {{}}, page, None, 0)
+    assert examples.examples
+    assert not doctest.DocTestRunner(verbose=False).run(examples).failed
 foreign = {{"ops", "flax", "optax", "ml_collections", "experiments", "scipy"}} & set(sys.modules)
 assert not foreign, foreign
-sys.exit(failed)
 """
+# Under both names, in both orders, what is imported late (kernels) as well as early.
+BOTH = """
+import site
+site.addsitedir({folder!r})
+import {first}.pruning, {second}.pruning
+import {second}.scalar.kernels.gpu, {first}.scalar.kernels.gpu
+assert {first} is {second}
+assert {first}.pruning.Scored is {second}.pruning.Scored
+assert {first}.scalar.kernels.gpu is {second}.scalar.kernels.gpu
+assert ops.__file__ == {source!r}, ops.__file__
+"""
+COPIES = "import sys; sys.path[:0] = {path!r}; import {first}, {second}"
+ORDERS = pytest.mark.parametrize(("first", "second"), [("ops", "sparse_topk"), ("sparse_topk", "ops")])
+
+
+def run(code, folder):
+    """Runs code isolated: neither the folder it is started in nor PYTHONPATH lead back to the checkout."""
+    return subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +71,43 @@ def test_the_wheel_holds_the_library_and_its_licence_and_nothing_else(built):
     assert not re.search(r"^Requires-Dist: (?!jax|numpy|.*extra ==)", metadata, re.MULTILINE)
 
 
-def test_installed_elsewhere_it_does_what_its_page_says(built, tmp_path):
-    """Isolated: neither the folder it is started in nor PYTHONPATH lead back to the checkout."""
-    site, page = tmp_path / "site", tmp_path / "page.md"
-    (wheel,) = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    (metadata,) = site.glob("*.dist-info/METADATA")
-    text = metadata.read_text().partition("\n\n")[2]
-    assert "from sparse_topk import" in text
-    assert not re.search(r"(from|import) ops\b|`ops\.", text)
-    page.write_text(text)
-    code = USE.format(site=str(site), page=str(page))
-    done = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def site(built, tmp_path_factory):
+    """The folder into which the wheel is installed."""
+    folder, (wheel,) = tmp_path_factory.mktemp("site"), built.glob("*.whl")
+    install = [
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        folder,
+        wheel,
+    ]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True)
+    return folder
+
+
+def test_installed_it_does_what_pages_say(site, tmp_path):
+    page, (metadata,) = tmp_path / "page.md", site.glob("*.dist-info/METADATA")
+    page.write_text(metadata.read_text().partition("\n\n")[2])
+    assert page.read_text() == (ROOT / "ops" / "README.md").read_text()
+    done = run(USE.format(arguments=[str(site), str(page), str(ROOT / "README.md")]), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@ORDERS
+def test_an_editable_install_is_one_package(tmp_path, monkeypatch, first, second):
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / build_editable(str(tmp_path))) as archive:
+        archive.extractall(tmp_path)
+    code = BOTH.format(folder=str(tmp_path), first=first, second=second, source=ops.__file__)
+    done = run(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@ORDERS
+def test_a_second_copy_is_refused(site, tmp_path, first, second):
+    done = run(COPIES.format(path=[str(site), str(ROOT)], first=first, second=second), tmp_path)
+    assert f"ImportError: {second} is a second copy of {first}" in done.stderr

@@ -78,7 +78,8 @@ def isotonic_regression(
       gaps between entries, divided by ``lam`` and raised to the power ``1 / (p - 1)``, overflow (in float32 from 12
       ``lam`` on for ``p = 1.02``, from 1.4e13 ``lam`` on for ``p = 4/3``), rows that PAV cannot put in order are NaN.
       Rows are NaN, too, if an entry or argument is NaN, a traced ``lower`` is above ``upper``, or
-      ``lam / c ** (p - 1)`` not in [1e-32, 1e32]. ``ops.isotonic.isotonic_solution`` says whether a solver converged.
+      ``lam / c ** (p - 1)`` not in [1e-32, 1e32]. ``sparse_topk.isotonic.isotonic_solution`` says whether a
+      solver converged.
 
     Raises:
       ValueError: an argument known at trace time is out of range.
@@ -106,7 +107,7 @@ def isotonic_solution(
 ) -> Solution:
     """Returns ``isotonic_regression`` as a ``Solution``, which says whether the solver converged.
 
-    Arguments and errors are those of ``ops.isotonic_regression``.
+    Arguments and errors are those of ``sparse_topk.isotonic_regression``.
 
     >>> isotonic_solution([1.0, 3.0, 2.0], solver="dykstra").converged
     Array(True, dtype=bool)

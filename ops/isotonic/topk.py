@@ -27,7 +27,7 @@ def topk_solution(
     """Returns ``relaxed_topk`` by an isotonic solver, and its ``Solution``, which says whether the solver converged.
 
     ``solver`` is ``"pav"``, ``"dykstra"``, ``"dual"``, or one of these classes with settings, and ``lam`` is positive;
-    other arguments are as in ``ops.relaxed_topk``.
+    other arguments are as in ``sparse_topk.relaxed_topk``.
 
     Returns:
       The operator's value, in the shape and dtype of ``x``, and the solution of the isotonic problem, whose entries are

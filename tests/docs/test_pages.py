@@ -3,19 +3,20 @@
 import re
 
 import pytest
+import sparse_topk
+from sparse_topk import baselines, isotonic, pruning
 
-import ops
-from ops import baselines
-from tests.docs.pages import DOCS, PAGES, name_of
+from tests.docs.pages import DOCS, PAGES, ROOT, name_of
 
 MODULES = {
-    "ops": ops,
-    "ops.isotonic": ops.isotonic,
-    "ops.baselines": baselines,
-    "ops.baselines.coding": baselines.coding,
-    "ops.baselines.gates": baselines.gates,
-    "ops.pruning": ops.pruning,
+    "sparse_topk": sparse_topk,
+    "sparse_topk.isotonic": isotonic,
+    "sparse_topk.baselines": baselines,
+    "sparse_topk.baselines.coding": baselines.coding,
+    "sparse_topk.baselines.gates": baselines.gates,
+    "sparse_topk.pruning": pruning,
 }
+CODE = re.compile(r"^```(?:python|\{code-cell\})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_the_reference_has_all_that_is_public_and_no_more():
@@ -44,3 +45,18 @@ def test_links_and_includes_lead_somewhere(path):
     for file, options in re.findall(r"^```\{include\} (.*)\n((?::.*\n)*)", text, re.MULTILINE):
         for passage in re.findall(r'^:(?:start-after|end-before): "?(.*?)"?$', options, re.MULTILINE):
             assert passage in (path.parent / file).read_text(), f"{passage!r} is not in {file}"
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", ROOT / "ops" / "README.md", *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+def test_code_imports_what_users_install(path):
+    code = "\n".join(CODE.findall(path.read_text())).replace(">>> ", "")
+    imports = re.findall(r"^(?:from|import) (?:ops|sparse_topk)\b.*$", code, re.MULTILINE)
+    assert [line for line in imports if "sparse_topk" not in line] == []
+    exec("\n".join(imports), {})
+
+
+def test_the_code_of_the_first_page_runs():
+    (code,) = CODE.findall((DOCS / "index.md").read_text())
+    exec(code, {})
