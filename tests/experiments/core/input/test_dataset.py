@@ -3,6 +3,7 @@
 import os
 import pickle
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -138,6 +139,12 @@ def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_a
     monkeypatch.setattr(tfds, "builder", lambda *_, **__: builders.pop(0))
     assert sources._builder("kmnist", None, download=True).is_prepared()
     assert builders == []
+
+
+def test_without_tensorflow_nothing_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(UsageError, match=r"'kmnist' .*requirements-data\.txt"):
+        sources.from_tfds("kmnist", str(tmp_path), download=True)
 
 
 def test_without_a_network_a_download_ends_soon(tmp_path, monkeypatch):

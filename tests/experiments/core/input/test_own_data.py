@@ -5,6 +5,7 @@ TensorFlow, which stores them, starts once, in a process of its own.
 
 import csv
 import gzip
+import importlib.util
 import pickle
 import re
 import shutil
@@ -135,6 +136,8 @@ WRITE = {"npz": write_npz, "idx": write_idx, "csv": write_csv, "cifar": write_ci
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     """A folder with `data`, what the page has stored, and `odd`, and the arrays that each recipe was given."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed: pip install -r requirements-data.txt")
     folder, rng, given = tmp_path_factory.mktemp("own"), np.random.default_rng(0), {}
     for name, shape in SHAPES.items():
         given[name] = {
