@@ -94,6 +94,7 @@ html_theme_options = {
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_extra_path = ["llms.txt"]  # into the root of the site
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_show_search_summary = False  # they are fetched, which browsers refuse to pages that are files
 html_show_sphinx = False

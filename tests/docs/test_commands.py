@@ -21,7 +21,13 @@ from scripts.launch import command as launch
 from tests.docs.pages import DOCS, ROOT
 from tests.scripts.workdirs import rows_of_pruning, write_run
 
-PAGES = [ROOT / "README.md", DOCS / "first_hour.md", *(DOCS / "how_to").glob("*.md"), ROOT / "scripts/launch/README.md"]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "AGENTS.md",
+    DOCS / "first_hour.md",
+    *(DOCS / "how_to").glob("*.md"),
+    ROOT / "scripts/launch/README.md",
+]
 FIRST_HOUR = (DOCS / "first_hour.md").read_text()
 TARGETS = {line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if ":" in line}
 pytestmark = pytest.mark.usefixtures("signals_count")

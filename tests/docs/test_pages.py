@@ -57,6 +57,12 @@ def test_code_imports_what_users_install(path):
     exec("\n".join(imports), {})
 
 
+def test_links_of_llms_txt_lead_to_pages():
+    links = re.findall(r"\]\((.*?)\.html\)", (DOCS / "llms.txt").read_text())
+    assert links
+    assert set(links) <= {name_of(path) for path in PAGES}
+
+
 def test_the_code_of_the_first_page_runs():
     (code,) = CODE.findall((DOCS / "index.md").read_text())
     exec(code, {})
