@@ -40,6 +40,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     _validate_density(config, {pool: vector.shape[-1] for pool, vector in vectors.items()})
     method = methods.METHODS[config.method].make(config, total_steps)
     method = over_rows(method) if pools.in_rows else method
+    train_logits = network.train_logits or network.logits
 
     def init(key: jax.Array) -> Params:
         params = network.init(key)
@@ -60,7 +61,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return pools.scatter(kept, network)
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        scores = network.logits(effective(params, progress, key), batch["image"])
+        scores = train_logits(effective(params, progress, key), batch["image"])
         cross_entropy = optax.softmax_cross_entropy_with_integer_labels(scores, batch["label"]).mean()
         vectors = pools.gather(params["network"])
         penalty = sum(method.penalty(w, params["method"][pool], progress) for pool, w in vectors.items())

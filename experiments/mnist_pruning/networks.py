@@ -13,10 +13,12 @@ from flax import linen as nn
 from flax import traverse_util
 from jax.nn import initializers
 
-from experiments.core.config import require_one_of, require_wholes
+from experiments.core.config import require, require_one_of, require_wholes
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
-from experiments.vision.networks import Network, transformer
+from experiments.core.training.experiment import Params
+from experiments.vision import resnet
+from experiments.vision.networks import DTYPES, Network, inputs_of, transformer
 from experiments.vision.networks import validate as validate_transformer
 
 # The paper leaves open how its MLP's inputs are scaled: pixels x in [0, 255] become (x - shift) / scale.
@@ -101,14 +103,59 @@ def _transformer(config: ml_collections.ConfigDict, data: Data) -> Network:
     The head does not start from zeros as usual, because zeros would never be among the largest weights.
     """
     network = transformer(config, data, head_init=initializers.lecun_normal())
-    leaves = traverse_util.flatten_dict(jax.eval_shape(network.init, jax.random.key(0)))
-    pruned = [".".join(layer) for *layer, leaf in leaves if leaf == "kernel" and layer != ["embedding"]]
-    return network._replace(pruned=pruned)
+    return network._replace(pruned=[layer for layer in _kernels(network.init) if layer != "embedding"])
+
+
+def _kernels(init: Callable[[jax.Array], Params]) -> list[str]:
+    """Returns the layers with a kernel, each as its keys joined by dots."""
+    leaves = traverse_util.flatten_dict(jax.eval_shape(init, jax.random.key(0)))
+    return [".".join(layer) for *layer, leaf in leaves if leaf == "kernel"]
+
+
+def _resnet(config: ml_collections.ConfigDict, data: Data) -> Network:
+    """Returns a residual network from scratch; all convolutions and the head are pruned.
+
+    Its norms take mean and variance from the batch in training. For `logits` they are measured anew, with the very
+    weights that are given, on the first `config.model.statistics_images` of the training images: of a dense network, of
+    a pruned one, and of one that is only pruned after training.
+    """
+    fields, inputs, images = config.model, inputs_of(config), data.train["image"]
+    model = resnet.ResNet(data.num_classes, fields.depth, fields.width, jnp.dtype(fields.dtype))
+    measured_on = images[: fields.statistics_images]
+
+    def init(key: jax.Array) -> Params:
+        return model.init(key, jnp.zeros((1, inputs.side, inputs.side, images.shape[-1])))["params"]
+
+    def with_statistics(params: Params, images: jax.Array) -> tuple[jax.Array, Params]:
+        return model.apply({"params": params}, images, mutable=[resnet.STATISTICS])
+
+    def logits(params: Params, images: jax.Array) -> jax.Array:
+        _, statistics = with_statistics(params, inputs.prepare(jnp.asarray(measured_on)))
+        return jnp.asarray(model.apply({"params": params, **statistics}, images, frozen=True))
+
+    return Network(
+        init,
+        logits,
+        train_logits=lambda params, images: with_statistics(params, images)[0],
+        augment=inputs.augment,
+        prepare=inputs.prepare,
+        pruned=_kernels(init),
+    )
+
+
+def _validate_resnet(config: ml_collections.ConfigDict) -> None:
+    fields, in_memory = config.model, config.input.augment_on
+    require(fields.depth > 2 and fields.depth % 6 == 2, "model.depth", fields.depth, "8, 14, 20, or 6 more and so on")
+    for name in ("width", "statistics_images"):
+        require(fields[name] > 0, f"model.{name}", fields[name], "positive")
+    require_one_of("model.dtype", fields.dtype, DTYPES)
+    require(in_memory == "device", "input.augment_on", in_memory, "device for network=resnet")
 
 
 NETWORKS = {
     "mlp": NetworkKind(_mlp, _validate_mlp, ("hidden", "prune_layers", "inputs", "initialisation")),
     "vit": NetworkKind(_transformer, validate_transformer, ("model", "input")),
+    "resnet": NetworkKind(_resnet, _validate_resnet, ("model", "input")),
 }
 
 

@@ -60,6 +60,7 @@ class Network(NamedTuple):
       flops: operations of a training step per example; None: the trainer counts them.
       pretrained: parameters to start from, a part of the tree; None: there are none.
       pruned: the layers whose kernels may be pruned; each is named by its keys in the parameters, joined by dots.
+      train_logits: as `logits`, in training; None: they are the same.
     """
 
     init: Callable[[jax.Array], Params]
@@ -69,6 +70,7 @@ class Network(NamedTuple):
     flops: float | None = None
     pretrained: Params | None = None
     pruned: Sequence[str] = ()
+    train_logits: Callable[[Params, jax.Array], jax.Array] | None = None
 
 
 def has_features(config: ml_collections.ConfigDict) -> bool:

@@ -126,8 +126,10 @@ def part_of(runs: Sequence[Run], part: str, split: str = "test") -> list[Run]:
 
 
 def task(run: Run) -> str:
-    """The data set, with the network where that is not the paper's: `mnist`, `mnist-300-100` or `cifar100-vit`."""
+    """The data set, with the network where that is not the paper's: `mnist`, `mnist-300-100` or `cifar100-resnet20`."""
     dataset, network = run.config["dataset"], run.config["network"]
+    if network == "resnet":
+        return f"{dataset}-{network}{run.config['model']['depth']}"
     if network != "mlp":
         return f"{dataset}-{network}"
     hidden = tuple(run.config["hidden"])

@@ -13,12 +13,24 @@ density instead.
 
 `lenet` prunes the network that papers on pruning report, LeNet-300-100 with 784, 300, 100 and 10 units: with the same
 candidates, for one budget and fewer methods, each of which trains at all densities.
+
+`resnet` prunes a convolutional network, ResNet-20 on CIFAR-100, with one budget for all convolutions and the head. Its
+methods are searched as the main ones are, at 2 % in half the epochs, with rates that suit its momentum.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 from experiments.core.suite.plan import SuiteRun
-from experiments.mnist_pruning.suite.trials import AT_BEST, SEARCHED, SEARCHED_RATES, Fields, Trial, chosen_by
+from experiments.mnist_pruning.suite.trials import (
+    AT_BEST,
+    SEARCHED,
+    SEARCHED_RATES,
+    Fields,
+    Search,
+    Trial,
+    chosen_by,
+)
 
 EPOCHS = 30
 COMMON: Fields = {
@@ -53,6 +65,14 @@ VIT_RATES = (1e-3, 3e-3)
 VIT_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "steps": 800, "eval_every": 800}
 VIT_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2), "steps": 1600, "eval_every": 1600}
 
+RESNET_METHODS = ("hard", "identity_straight_through", "gradual", "movement", "annealed-p3_2")
+RESNET_DENSITIES = (0.02, 0.05, 0.1)
+RESNET_RATES = (0.025, 0.05, 0.1, 0.2, 0.4)
+RESNET_EPOCHS = 30
+RESNET_COMMON: Fields = {"epochs": RESNET_EPOCHS, "checkpoint_every": 5, "model.dtype": "bfloat16"}
+RESNET_SWEEP: Fields = {"split": "validation", "seeds": (100,), "density": 0.02, "epochs": RESNET_EPOCHS // 2}
+RESNET_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2)}
+
 LENET: Fields = COMMON | {"hidden": (300, 100), "checkpoint_every": 5}
 LENET_METHODS = (*QUICK_METHODS, "identity_straight_through", "rigl")
 LENET_DENSITIES = (0.02, 0.01, 0.05, 0.1)  # a suite that is stopped has run the lowest ones
@@ -70,18 +90,22 @@ def _searched(budget: str) -> Iterator[SuiteRun]:
     """Yields the search of each main method with a budget, then its runs on test."""
     tried = SWEEP | {"seeds": SEARCH_SEEDS, "budget": budget, "density": SEARCHED_AT[budget]}
     for name, search in SEARCHED.items():
-        base, best = COMMON | search.fields | tried, f"best-{budget}-{name}"
-        at_best_rate = f"{best}, rate"
-        for rate in SEARCHED_RATES:
-            run, setting = f"sweep/best/{budget}-{name}-lr{rate:g}", {"optimizer.learning_rate": rate}
-            yield SuiteRun(run, base, setting, candidate_for=at_best_rate)
-        for label, own in search.others.items():
-            run = f"sweep/best/{budget}-{name}-{label}"
-            yield SuiteRun(run, base, own, candidate_for=best, best_of=at_best_rate)
+        yield from _search(f"{budget}-{name}", search, COMMON | tried, SEARCHED_RATES)
     for density in DENSITIES[budget]:
         for name, search in SEARCHED.items():
             fields = COMMON | search.fields | FINAL | {"budget": budget, "density": density}
             yield SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{budget}-{name}")
+
+
+def _search(name: str, search: Search, tried: Fields, rates: Sequence[float]) -> Iterator[SuiteRun]:
+    """Yields the candidates for `best-NAME`: the rates, then at the best of them the other settings."""
+    base, best, at_best_rate = tried | search.fields, f"best-{name}", f"best-{name}, rate"
+    for rate in rates:
+        run, setting = f"sweep/best/{name}-lr{rate:g}", {"optimizer.learning_rate": rate}
+        yield SuiteRun(run, base, setting, candidate_for=at_best_rate)
+    for label, own in search.others.items():
+        run = f"sweep/best/{name}-{label}"
+        yield SuiteRun(run, base, own, candidate_for=best, best_of=at_best_rate)
 
 
 def quick() -> list[SuiteRun]:
@@ -103,6 +127,21 @@ def lenet() -> list[SuiteRun]:
     pruned = ((name, density) for density in LENET_DENSITIES for name in LENET_METHODS)
     cells = [("dense", LENET_DENSITIES[0]), *pruned]
     return sweeps + [_final(name, AT_BEST[name], LENET, ("network", density)) for name, density in cells]
+
+
+def resnet() -> list[SuiteRun]:
+    """Returns the searches of the convolutional network, then its runs on test, the lowest density first."""
+    dense = dataclasses.replace(AT_BEST["dense"], rates=RESNET_RATES)
+    tried, tested = RESNET_COMMON | RESNET_SWEEP, RESNET_COMMON | RESNET_FINAL
+    runs = list(_sweep("dense", dense, tried))
+    for name in RESNET_METHODS:
+        runs += _search(name, SEARCHED[name], tried, RESNET_RATES)
+    fields = {"dense": dense.fields} | {name: SEARCHED[name].fields for name in RESNET_METHODS}
+    for density in RESNET_DENSITIES:
+        for name in fields if density == RESNET_DENSITIES[0] else RESNET_METHODS:
+            final = tested | fields[name] | {"density": density}
+            runs.append(SuiteRun(f"best/network-{name}-{density:g}", final, best_of=f"best-{name}"))
+    return [dataclasses.replace(run, variant="network=resnet") for run in runs]
 
 
 def _at_first_setting(names: Sequence[str]) -> dict[str, Fields]:

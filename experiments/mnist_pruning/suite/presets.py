@@ -5,6 +5,7 @@ full   the runs of results/mnist_pruning: hyper-parameters chosen on validation,
        100 minutes on 2 CPU cores
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`); an hour on one CPU core
+resnet  a convolutional network, ResNet-20 on CIFAR-100 (`best.py`); for a GPU, not trained yet
 lenet  LeNet-300-100, the network of many papers, at low densities (`best.py`); hours on one CPU core
 masks  hard top-k with the gradient of every relaxed mask, for results/relaxations; 40 minutes
 quick  the main methods at the paper's and at known good settings, 3 seeds, 10 epochs; minutes
@@ -135,6 +136,7 @@ PRESETS: dict[str, Callable[[], list[SuiteRun]]] = {
     "best": best.best,
     "why": why,
     "vit": best.vit,
+    "resnet": best.resnet,
     "lenet": best.lenet,
     "masks": masks.masks,
     "quick": quick,
