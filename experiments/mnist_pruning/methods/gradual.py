@@ -17,7 +17,6 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     weights, and the last mask is made when the schedule ends, even if that is no multiple of `every`.
     """
     fields = config.density_schedule
-    begin, end = round(fields.begin * total_steps), round(fields.end * total_steps)
 
     def weights(w: jax.Array, mask: jax.Array) -> jax.Array:
         return w * jax.lax.stop_gradient(mask)
@@ -25,7 +24,7 @@ def _make(config: ml_collections.ConfigDict, total_steps: int) -> Method:
     def after_update(
         w: jax.Array, mask: jax.Array, gradient: jax.Array, progress: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        step = jnp.round(progress * total_steps)
+        step, begin, end = (jnp.round(share * total_steps) for share in (progress, fields.begin, fields.end))
         due = (step == end) | ((step % fields.every == 0) & (step >= begin) & (step < end))
         k = kept(config, w.size)
         return w, jax.lax.cond(due, lambda: ops.hard_topk_mask(jnp.abs(w), k(step / total_steps)), lambda: mask)

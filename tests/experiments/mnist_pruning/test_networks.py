@@ -1,8 +1,9 @@
-"""The second network: what of a vision transformer is pruned, by the methods that prune the paper's."""
+"""The other networks: what of a vision transformer is pruned, and what a residual network is evaluated with."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import traverse_util
 
@@ -40,6 +41,25 @@ def small_transformer(variant="hard", **fields):
     return config
 
 
+def small_resnet(variant="hard", **fields):
+    """Eight layers on the digits."""
+    config = get_config(f"{variant},network=resnet")
+    small = {"dataset": "digits", "input.size": 8, "model.depth": 8, "model.width": 4, "model.statistics_images": 64}
+    set_fields(config, fields, small)
+    return config
+
+
+@pytest.fixture(scope="module")
+def residual():
+    """The experiment, its network and parameters, and five images to evaluate on."""
+    config = small_resnet()
+    data = data_lib.load(config)
+    experiment, network = RECIPE.build(config, data), NETWORKS["resnet"].make(config, data)
+    network = network._replace(logits=jax.jit(network.logits), train_logits=jax.jit(network.train_logits))
+    examples = {name: jnp.asarray(array[:5]) for name, array in data.evaluation.items()}
+    return experiment, network, jax.jit(experiment.init)(jax.random.key(0)), examples
+
+
 @pytest.fixture(scope="module")
 def network():
     """The network, and its parameters."""
@@ -71,7 +91,7 @@ def test_every_matrix_is_pruned_but_embeddings_and_a_unit_of_attention_is_one_nu
     ("fields", "message"),
     [
         ({"model.num_heads": 3}, r"^config\.model\.num_heads=3 .* a divisor of the width 8$"),
-        ({"network": "cnn"}, r"^config\.network='cnn' .* one of mlp, vit$"),
+        ({"network": "cnn"}, r"^config\.network='cnn' .* one of mlp, vit, resnet$"),
         ({"network": "mlp"}, r"^config\.network='mlp' needs config\.hidden and "),
     ],
 )
@@ -82,8 +102,52 @@ def test_a_mistake_is_named_in_a_line(fields, message):
         RECIPE.validate(config)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("model.depth", 21),
+        ("model.width", 0),
+        ("model.statistics_images", 0),
+        ("model.dtype", "float16"),
+        ("input.augment_on", "host"),
+    ],
+)
+def test_a_mistake_in_a_resnet_is_named(field, value):
+    config = small_resnet()
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(UsageError, match=rf"^config\.{field}='?{value}'? .* must be "):
+        RECIPE.validate(config)
+
+
+def test_norms_are_measured_with_the_weights_that_are_evaluated(residual):
+    """On training images: a scale of weights in front of a norm, and other images, change nothing."""
+    _, network, params, examples = residual
+    params, images = params["network"], network.prepare(examples["image"])
+    logits = network.logits(params, images)
+    stem = {"kernel": 10 * params["stem"]["kernel"]}
+    np.testing.assert_allclose(network.logits(params | {"stem": stem}, images), logits, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(network.logits(params, images.at[1:].set(0.0))[0], logits[0], rtol=1e-4, atol=1e-4)
+    assert float(jnp.abs(network.train_logits(params, images) - logits).max()) > 0.05
+
+
+def test_a_residual_network_trains_by_batch_and_is_pruned_in_all_kernels(residual):
+    experiment, network, params, examples = residual
+    batch = examples | {"image": network.prepare(examples["image"])}
+    _, metrics = jax.jit(experiment.loss)(params, batch, jax.random.key(1), jnp.float32(0))
+    kernels = {name: layer["kernel"] for name, layer in params["network"].items() if "kernel" in layer}
+    assert set(network.pruned) == set(kernels)
+    sizes = 9 * (1 * 4 + 4 * 4 * 2 + 4 * 8 + 8 * 8 + 8 * 16 + 16 * 16) + 16 * 10
+    assert sum(kernel.size for kernel in kernels.values()) == sizes
+    least = -np.sort(-np.abs(np.concatenate([np.ravel(kernel) for kernel in kernels.values()])))[sizes // 10 - 1]
+    pruned = {name: {"kernel": jnp.where(jnp.abs(kernel) < least, 0.0, kernel)} for name, kernel in kernels.items()}
+    pruned["head"] |= {"bias": params["network"]["head"]["bias"]}
+    logits = network.train_logits(params["network"] | pruned, batch["image"])
+    expected = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
+    assert float(metrics["loss"]) == pytest.approx(float(expected), rel=1e-4)
+
+
 def test_the_argument_names_a_variant_a_network_or_both():
-    for argument, named in {"gradual,network=vit": ("gradual", "vit"), "network=vit": ("relaxed", "vit")}.items():
+    for argument, named in {"gradual,network=resnet": ("gradual", "resnet"), "network=vit": ("relaxed", "vit")}.items():
         config = get_config(argument)
         assert (config.method, config.network) == named
         RECIPE.validate(config)

@@ -47,3 +47,17 @@ def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
 
     weights, _ = jax.eval_shape(trained, jnp.ones(20), jax.random.key(0), jnp.float32(0.5))
     assert weights.shape == (20,)
+
+
+@pytest.mark.parametrize("name", ["hard", "gradual", "movement", "relaxed"])
+def test_numbers_that_programs_share_may_be_traced(name):
+    def trained(end, start):
+        config = small_config(name, density_schedule__name="cubic")
+        with config.ignore_type():
+            config.update_from_flattened_dict({"density_schedule.end": end, "lam.start": start})
+        method = METHODS[name].make(config, 10)
+        w, key, progress = jnp.ones(20), jax.random.key(0), jnp.float32(0.5)
+        w, state = method.after_update(w, method.init(w, key), w, progress)
+        return method.weights(w, state, progress, key)
+
+    assert jax.eval_shape(trained, jnp.float32(0.5), jnp.float32(1)).shape == (20,)
