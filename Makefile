@@ -128,6 +128,9 @@ mnist-quick: $(DATA)  ## The main methods at 3 seeds and 10 epochs (under 4 minu
 cifar100-pruning: $(DATA)  ## The same methods on a small vision transformer on CIFAR-100's coarse labels (an hour on one core).
 	@$(RUN) experiments.mnist_pruning.suite --preset=vit --out=$(RUNS)/cifar100_pruning
 
+cifar100-resnet: $(DATA)  ## The same methods on ResNet-20 and all of CIFAR-100, at 10 to 2 %: for a GPU (JAX=cuda13).
+	@$(RUN) experiments.mnist_pruning.suite --preset=resnet --out=$(RUNS)/cifar100_resnet
+
 cifar100: $(DATA)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
 	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
 
@@ -250,5 +253,9 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+<<<<<<< HEAD
 .PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+=======
+.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100-resnet cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
+>>>>>>> 65a1ca1f (make cifar100-resnet prunes ResNet-20 on a GPU; not trained yet)
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment

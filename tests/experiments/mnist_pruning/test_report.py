@@ -1,6 +1,7 @@
 """Tables, figures and findings of pruning runs unlike the committed ones, which scripts/report has a test of."""
 
 import functools
+import re
 
 import numpy as np
 
@@ -90,6 +91,21 @@ def test_each_claim_on_pruning_is_one_comparison(tmp_path):
     assert report.speed(results).tuned.told == "lam falls: after 1.00 ± 0.00 of 2 epochs, 50 % of the time"
     assert answers(report.density(results, margin=0.05)) == ("holds", "holds")
     assert answers(report.optimal_transport(results, margin=2.0)) == ("does not hold", "holds")
+
+
+def test_runs_of_a_resnet_have_tables_of_their_own(tmp_path):
+    write_workdir(tmp_path / "best/network-dense-0.02", [START, [32.0, 33.0, 32.5]], variant="dense,network=resnet")
+    for kept, base in ((0.02, 50.0), (0.1, 36.0)):
+        for name, variant, fields in (("gradual", "gradual", {}), ("annealed-p3_2", "annealed", {"p": 1.5})):
+            errors = [START, [base, base + 1, base + 0.5]]
+            path = tmp_path / f"best/network-{name}-{kept:g}"
+            write_workdir(path, errors, variant=f"{variant},network=resnet", density=kept, **fields)
+    runs = loaded(tmp_path)
+    lines = report.tables(runs, frozenset())
+    titles = [line for line in lines if line.startswith("### Test, cifar100-resnet20: ")]
+    assert [re.search(r"(\d+) % of the whole network", title)[1] for title in titles] == ["10", "2"]
+    assert any(line.startswith("| gradual magnitude pruning | ") and "+18.00 ± " in line for line in lines)
+    assert list(report.figures(runs)) == ["error-against-density-cifar100-resnet20"]
 
 
 def test_lenet_is_drawn_with_the_annealed_run_that_won_on_validation_beside_papers(tmp_path):
