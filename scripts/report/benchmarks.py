@@ -35,8 +35,6 @@ _MASKS = (
 )
 _HEADER = ["batch, n, k", *(name for name, _ in _MASKS)]
 _ON_CPU, _ON_GPU = range(6), (0, 1, 2, 3, 5, 6)  # the columns of each table
-# The rows of the short table; rows of 1e7 entries behave like those of 1e6.
-SHOWN = ("12800, 400, 28", "128, 1000, 100", "1, 25088, 2508", "1, 1000000, 100000")
 _SIZES = (100, 1000, 10**4, 10**5)  # entries of a row in the table of solvers
 _ADVICE = "put back a copy of it, or make it again"
 
@@ -133,33 +131,22 @@ def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of each table, by the name of its block."""
     machine, gpu = (read_object(results / "bench" / name, _ADVICE) for name in (RECORD, GPU))
     times, errors = machine["isotonic"], machine["exactness"]["rows"]
-    full = {row[0]: row for row in map(_masks, machine["masks"]["cases"])}
-    brief = [_single_row(times["rows"], times["settings"]["lam"])] + [full[shape] for shape in SHOWN]
-    on_gpu = map(_masks, gpu["masks"]["cases"])
-    tables = {"speed": (_ON_CPU, brief), "speed in full": (_ON_CPU, full.values()), "speed on a GPU": (_ON_GPU, on_gpu)}
+    tables = {"speed in full": (_ON_CPU, machine), "speed on a GPU": (_ON_GPU, gpu)}
     return {
-        name: grid([_HEADER[i] for i in columns], [[row[i] for i in columns] for row in rows], text=1)
-        for name, (columns, rows) in tables.items()
+        name: grid([_HEADER[i] for i in columns], [_masks(case, columns) for case in record["masks"]["cases"]], text=1)
+        for name, (columns, record) in tables.items()
     } | {
         "solvers": _solvers(times["rows"], errors),
         "regressions": _regressions(times["regressions"]),
     }
 
 
-def _masks(case: dict[str, Any]) -> list[str]:
-    """Returns the row of a shape: times relative to the baseline's."""
+def _masks(case: dict[str, Any], columns: Sequence[int]) -> list[str]:
+    """Returns the columns of the row of a shape: times relative to the baseline's."""
     timed = [row for row in case["results"] if row["status"] == "timed"]
     ratios = {f"{row['contestant']} {row['mode']}": f"{row['ratio_to'][_BASELINE]:.2g}" for row in timed}
-    return [f"{case['batch']}, {case['n']}, {case['k']}", *(ratios.get(key, "-") for _, key in _MASKS)]
-
-
-def _single_row(times: Rows, lam: float) -> list[str]:
-    """Returns the row of single short vectors, for which the mask takes longer than the baseline."""
-    medians = {(row["way"], row["n"]): row["median_ms"] for row in times}
-    ratios = {n: median / medians[_BASELINE, n] for (way, n), median in medians.items() if way == "scalar equation"}
-    slower = {n: ratio for n, ratio in ratios.items() if ratio > 1}
-    slowdown = f"{min(slower.values()):.2g} to {max(slower.values()):.2g}"
-    return [f"1, {min(slower)} to {max(slower)}, lam = {lam:g}", slowdown, *["-"] * (len(_MASKS) - 1)]
+    row = [f"{case['batch']}, {case['n']}, {case['k']}", *(ratios.get(key, "-") for _, key in _MASKS)]
+    return [row[i] for i in columns]
 
 
 def _regressions(times: Rows) -> list[str]:
