@@ -267,7 +267,7 @@ def accuracy(results: Path) -> Finding | None:
     for part, name in PARTS.items():
         groups = _read(results / name)
         if all(_papers(groups.get(title, ())) for title in (PAPERS_RATES, OWN)):
-            stated, tuned = (_verdict(groups[title]) for title in (PAPERS_RATES, OWN))
+            stated, tuned = _verdict(groups[PAPERS_RATES], "its rates"), _verdict(groups[OWN], "both tuned")
             return Finding(stated, tuned, finding.PAPERS_TASK if name == FULL else f"{finding.STAND_IN}: {part}")
     return None
 
@@ -278,10 +278,10 @@ def _papers(runs: Sequence[Run]) -> Run | None:
     return ours if ours and _references(runs)[ours.name] else None
 
 
-def _verdict(runs: Sequence[Run]) -> Verdict:
+def _verdict(runs: Sequence[Run], how: str) -> Verdict:
     ours = _papers(runs)
     difference = minus(ours, _references(runs)[ours.name], "test_accuracy/3") if ours else None
-    return Verdict(finding.of_sign(finding.sign(difference)), f"p = 4/3: top-3 accuracy {in_words(difference)}")
+    return Verdict(finding.of_sign(finding.sign(difference)), f"{how}: accuracy {in_words(difference)}")
 
 
 def blocks(results: Path) -> dict[str, list[str]]:

@@ -263,7 +263,7 @@ def precision(results: Path) -> Finding | None:
         return None
     run = max(papers, key=lambda run: run.config["steps"])  # the first of equals
     difference = minus(run, hards[run.name], _METRIC)
-    told = f"precision-at-1 {in_words(difference)}, {run.config['steps']:,} steps"
+    told = f"both tuned, {run.config['steps']:,} steps: precision {in_words(difference)}"
     verdict = Verdict(finding.of_sign(finding.sign(difference)), told)
     is_stand_in = _is_stand_in(run)
     on = finding.STAND_IN if is_stand_in else finding.PAPERS_TASK

@@ -63,7 +63,8 @@ def _finding(results: Path, rival: str, judge: Callable[[_Pair], Verdict], *, se
     """Returns the verdict at the paper's lam, and with lam falling: on runs that were searched alike, if there are."""
     at_papers_rate = _at_papers_rate(results)
     stated = _pair(at_papers_rate, rival, "lam = 1e-4", lambda run: is_as_in_paper(run.fields))
-    tuned = _pair(_searched(results) if searched else at_papers_rate, rival, "lam falls", is_annealed)
+    runs, how = (_searched(results), "both tuned, lam falls") if searched else (at_papers_rate, "lam falls")
+    tuned = _pair(runs, rival, how, is_annealed)
     if stated is None:
         return None
     return Finding(judge(stated), judge(tuned) if tuned else None, finding.PAPERS_TASK)
@@ -111,6 +112,6 @@ def optimal_transport(results: Path, margin: float) -> Finding | None:
 
     def judge(pair: _Pair) -> Verdict:
         transports = minus(pair.rival, pair.relaxed, "test_error")
-        return Verdict(finding.of_level(transports, margin), f"{pair.how}: error {in_words(transports)}")
+        return Verdict(finding.of_level(transports, margin), f"{pair.how}: its error {in_words(transports)}")
 
     return _finding(results, "ot_straight_through", judge, searched=False)

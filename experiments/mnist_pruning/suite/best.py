@@ -44,7 +44,7 @@ FINAL = {"split": "test", "seeds": tuple(range(10))}
 # By the budget, the density at which the main methods are searched, with three seeds, and those that they train at.
 SEARCHED_AT = {"network": 0.02, "matrix": 0.1}
 SEARCH_SEEDS = (100, 101, 102)
-DENSITIES = {"network": (0.1, 0.05, 0.02, 0.01), "matrix": (0.1, 0.05)}
+DENSITIES = {"network": (0.1, 0.05, 0.02, 0.01), "matrix": (0.1,)}
 FEWER_CELLS = [("network", 0.1), ("network", 0.02)]
 QUICK_METHODS = ("annealed-p3_2", "annealed-p4_3", "st3", "gradual", "movement")
 

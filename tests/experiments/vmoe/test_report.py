@@ -61,4 +61,4 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     finding = report.precision(tmp_path)
     assert tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned)) == expected
     verdict = finding.tuned or finding.as_stated
-    assert float(re.search(r"precision-at-1 (\S+) ", verdict.told)[1]) == abs(relaxed - 22.0)
+    assert float(re.search(r"precision (\S+) ", verdict.told)[1]) == abs(relaxed - 22.0)
