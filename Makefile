@@ -116,7 +116,7 @@ check-numbers: $(READY)  ## Recompute the tables of results from the archived ru
 size: $(READY)  ## Lines, files and words of every room beside its budget: a report, not a gate.
 	@$(RUN) scripts.size
 
-mnist: $(DATA)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 100 minutes on 2 cores).
+mnist: $(DATA)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 110 minutes on 2 cores).
 	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
 
 mnist-lenet: $(DATA)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about nine hours on one core).

@@ -2,8 +2,6 @@
 
 from typing import Any, Literal, NamedTuple
 
-from scipy.special import bdtr  # scipy.stats takes a second to import
-
 from experiments.core.report.markdown import plus_minus
 
 Numbers = dict[str, Any]
@@ -53,12 +51,6 @@ def of_level(difference: Numbers | None, margin: float) -> Answer:
         return "not shown"
     mean, half = abs(difference["mean"]), difference["interval95"]
     return "holds" if mean + half <= margin else "does not hold" if mean - half > margin else "not shown"
-
-
-def of_majority(wins: int, total: int) -> Answer:
-    """Decides whether something is so in most seeds, by a two-sided sign test at 5 %."""
-    p = 2 * float(bdtr(min(wins, total - wins), total, 0.5))
-    return of_sign(0 if p > 0.05 else 1 if 2 * wins > total else -1)
 
 
 def of_fact(is_so: bool) -> Answer:

@@ -8,12 +8,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from experiments.core.record.summary import interval
 from experiments.core.report import finding, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, in_words
 from experiments.core.report.paired import minus
 from experiments.core.report.results import Run
 from experiments.mnist_pruning.report.runs import (
-    epochs_in_words,
     epochs_to_hard,
     is_annealed,
     is_as_in_paper,
@@ -81,17 +81,25 @@ def accuracy(results: Path) -> Finding | None:
 
 
 def speed(results: Path) -> Finding | None:
-    """Judges whether the largest weights alone come to hard top-k's last error sooner, in most seeds; says when."""
+    """Judges whether the largest weights alone have hard top-k's last error after fewer epochs than hard top-k's own.
+
+    A seed that never has it counts as one that has it an epoch after the end. Says how long an epoch takes beside hard top-k's.
+    """
 
     def judge(pair: _Pair) -> Verdict:
-        epochs, end = epochs_to_hard(pair.relaxed, pair.rival), pair.relaxed.summary["epochs"]
-        sooner = [epoch is not None and epoch < end for epoch in epochs["per_seed"]] if epochs else []
-        told = epochs_in_words(epochs)
-        if all(sooner) and sooner:
-            own, rivals = (run.rows[-1]["seconds"] / run.summary["epochs"] for run in (pair.relaxed, pair.rival))
-            share = 100 * mean_or_inf(epochs) * own / (end * rivals)
-            told = f"after {told} of {end} epochs, {share:.0f} % of the time"
-        return Verdict(finding.of_majority(sum(sooner), len(sooner)), f"{pair.how}: {told}")
+        first, own = epochs_to_hard(pair.relaxed, pair.rival), epochs_to_hard(pair.rival, pair.rival)
+        if first is None or own is None:
+            return Verdict(finding.of_sign(0), f"{pair.how}: -")
+        never = pair.relaxed.summary["epochs"] + 1
+        pairs = zip(first["per_seed"], own["per_seed"], strict=True)
+        difference = interval(
+            [None if hard is None else (never if ours is None else ours) - hard for ours, hard in pairs]
+        )
+        seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (pair.relaxed, pair.rival)]
+        shown = markdown.plus_minus(difference, signed=True).lstrip("+-")
+        told = f"{shown} epochs {'sooner' if mean_or_inf(difference) < 0 else 'later'}"
+        told = f"{pair.how}: {told}, each {seconds[0] / seconds[1]:.1f} times as long"
+        return Verdict(finding.of_sign(-finding.sign(difference)), told)
 
     return _finding(results, "hard", judge)
 

@@ -2,7 +2,7 @@
 
 full   the runs of results/mnist_pruning: hyper-parameters chosen on validation, then every method on test, for both
        sets of pruned layers; then every method at its best (`best.py`), and why the paper's lam fails (`why`); about
-       100 minutes on 2 CPU cores
+       110 minutes on 2 CPU cores
 best, why   these parts alone
 vit    a second network, a small vision transformer on CIFAR-100's coarse labels (`best.py`); an hour on one CPU core
 resnet  a convolutional network, ResNet-20 on CIFAR-100 (`best.py`); for a GPU, not trained yet

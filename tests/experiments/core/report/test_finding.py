@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.core.record.summary import interval
-from experiments.core.report.finding import of_fact, of_level, of_majority, of_sign, sign
+from experiments.core.report.finding import of_fact, of_level, of_sign, sign
 
 NARROW, WIDE = [1.4, 1.5, 1.6], [0.0, 1.5, 3.0]  # intervals 1.5 +- 0.25 and 1.5 +- 3.7
 
@@ -29,14 +29,6 @@ def test_a_whole_interval_is_on_a_side(values, expected):
 )
 def test_level_is_an_interval_within_a_margin(values, margin, expected):
     assert of_level(interval(values), margin) == expected
-
-
-@pytest.mark.parametrize(
-    ("wins", "total", "expected"),
-    [(10, 10, "holds"), (0, 10, "does not hold"), (9, 10, "holds"), (8, 10, "not shown"), (3, 3, "not shown")],
-)
-def test_a_majority_of_seeds_is_a_sign_test(wins, total, expected):
-    assert of_majority(wins, total) == expected
 
 
 def test_a_fact_is_so_or_not():
