@@ -15,7 +15,10 @@ ROOT = HERE.parent
 LIBRARY = [str(ROOT), str(ROOT / "scripts" / "editable")]  # of this checkout, whatever the environment has
 sys.path[:0] = [*LIBRARY, str(HERE)]
 
-from including import link_from  # noqa: E402, found by the line above
+from including import WHOLE, link_from, page_of  # noqa: E402, found by the line above
+
+for _path, _page in WHOLE.items():
+    (HERE / f"{_page}.md").write_text(page_of(_path))
 
 project = "sparse-topk"
 author = "the authors of sparse-topk"

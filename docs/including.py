@@ -13,31 +13,14 @@ PAGES = {
     "scripts/launch/README.md": "how_to/launch",
     "results/README.md": "results/index",
     "results/bench/README.md": "results/benchmarks",
-    "results/chaos/README.md": "results/chaos",
-    "results/figures/captions.md": "results/figures",
-    "results/mnist_pruning/README.md": "results/mnist_pruning",
-    "results/mnist_lenet/README.md": "results/mnist_lenet",
-    "results/cifar100_pretrained/README.md": "results/cifar100_pretrained",
-    "results/cifar100_last_block/README.md": "results/cifar100_last_block",
-    "results/cifar100_vit/README.md": "results/cifar100_vit",
-    "results/relaxations/README.md": "results/relaxations",
-    "results/vmoe_tokens/README.md": "results/vmoe_tokens",
-    "results/vmoe/README.md": "results/vmoe",
-    "results/vmoe_clusters/README.md": "results/vmoe_clusters",
-    "results/cifar100_pruning/README.md": "results/cifar100_pruning",
-    "results/learned_masks/README.md": "results/learned_masks",
-    "results/mnist_pruning/table.md": "results/mnist_pruning_table",
-    "results/mnist_lenet/table.md": "results/mnist_lenet_table",
-    "results/cifar100_pretrained/table.md": "results/cifar100_pretrained_table",
-    "results/cifar100_last_block/table.md": "results/cifar100_last_block_table",
-    "results/cifar100_vit/table.md": "results/cifar100_vit_table",
-    "results/relaxations/table.md": "results/relaxations_table",
-    "results/vmoe_tokens/table.md": "results/vmoe_tokens_table",
-    "results/vmoe/table.md": "results/vmoe_table",
-    "results/vmoe_clusters/table.md": "results/vmoe_clusters_table",
-    "results/cifar100_pruning/table.md": "results/cifar100_pruning_table",
-    "results/learned_masks/table.md": "results/learned_masks_table",
 }
+# Those that are such a page as they are: `conf.py` writes a page that includes the file and nothing else.
+RESULTS = Path(__file__).parents[1] / "results"
+WHOLE = {"results/chaos/README.md": "results/chaos", "results/figures/captions.md": "results/figures"}
+for _table in sorted(RESULTS.glob("*/table.md")):
+    _name = f"results/{_table.parent.name}"
+    WHOLE |= {f"{_name}/README.md": _name, f"{_name}/table.md": f"{_name}_table"}
+PAGES |= WHOLE
 # Parts of these files that are on pages of their own.
 PARTS = {
     "map-of-the-repository": "repository",
@@ -46,6 +29,18 @@ PARTS = {
     "several-slices-several-machines": "how_to/launch",
     "from-the-paper-to-functions-and-tests": "paper",
 }
+
+
+def page_of(path: str) -> str:
+    """The text of the page of a file in `WHOLE`: below the README of runs is the page of their table."""
+    included = f"```{{include}} ../../{path}\n```\n"
+    directory = Path(path).parent
+    if path.endswith("table.md"):
+        title = (RESULTS / directory.name / "README.md").read_text().partition("\n")[0]
+        return f"{title}: all runs\n\n{included}"
+    if f"{directory.as_posix()}/table.md" in WHOLE:
+        return f"{included}\n```{{toctree}}\n:hidden:\n\n{directory.name}_table\n```\n"
+    return included
 
 
 def link_from(path: Path, link: str, page: Path) -> str:

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+from docs.including import WHOLE
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE = DOCS / "_build" / "html"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+MADE = {DOCS / f"{page}.md" for page in WHOLE.values()}  # when the site is built
+WRITTEN = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts and path not in MADE)
+PAGES = sorted([*WRITTEN, *MADE])
 
 
 def name_of(path: Path) -> str:
