@@ -1,8 +1,7 @@
 """The networks that experiments train, their inputs, and the transformer that a config describes.
 
 config.input.size      the side of the images in pixels; core/input/pipeline.py has the other fields of config.input.
-With
-                       config.features (features.py) instead, the transformer sees the maps of a frozen network
+                       With config.features (features.py) instead, the transformer sees the maps of a frozen network
 config.model.variant   a size, a slash, and the patch size in pixels, or in places of a map
             .width, .depth, .mlp_dim, .num_heads   0 for the variant's own
             .pool      tok or gap

@@ -1,9 +1,8 @@
 """Trains all runs of a preset, makes table and figures: `python -m experiments.vmoe_clusters.suite --out=DIR`.
 
 clusters  the runs of results/vmoe_clusters: score, lam and learning rate of every router are chosen on separate
-problems
-          at one noise. Then every router trains at every noise on 20 other problems, and for longer at one noise, to
-          see whether that changes the order
+          problems at one noise. Then every router trains at every noise on 20 other problems, and for longer at one
+          noise, to see whether that changes the order
 demo      three routers at one noise, nothing chosen; under a minute
 """
 

@@ -21,11 +21,13 @@ class Group:
     Attributes:
       parts: the parts of its label by field: its method, the fields that differ from other groups of the experiment,
         and its state if it is unfinished.
-      experiment: the experiment of the runs. runs: the runs, without rows. series: the rows of all their seeds. config:
-      the fields that its numbers depend on, by dotted name, without seeds. own: whether one of its runs is not a
-      committed result. baseline: the first run of the group to compare it with, for example of another method at the
-      same density; None if
-        there is none.
+      experiment: the experiment of the runs.
+      runs: the runs, without rows.
+      series: the rows of all their seeds.
+      config: the fields that its numbers depend on, by dotted name, without seeds.
+      own: whether one of its runs is not a committed result.
+      baseline: the first run of the group to compare it with, for example of another method at the same density; None
+        if there is none.
     """
 
     parts: dict[str, str]

@@ -19,9 +19,10 @@ class Series:
     """The rows of a run.
 
     Attributes:
-      seeds: the number of seeds. steps: the steps of the rows, [T]. values: by name, [T, S] for a metric of each seed,
-      [T, 1] for a value of the run; NaN where there is none. A nested
-        metric has a name such as `test_accuracy/1`.
+      seeds: the number of seeds.
+      steps: the steps of the rows, [T].
+      values: by name, [T, S] for a metric of each seed, [T, 1] for a value of the run; NaN where there is none. A
+        nested metric has a name such as `test_accuracy/1`.
       final: by name, the values in the last row of each run.
     """
 

@@ -43,10 +43,13 @@ class RelaxedExpertChoice(PerExpert):
     with the largest mask; the others have no part in the output. The gradient goes through gate and mask.
 
     Attributes:
-      k: the tokens of an expert, in [0, S]. capacity: C, the slots of its buffer, in [1, S]. lam: the strength of the
-      relaxation in the units of the score, >= 0; a number or a scalar array. 0: the hard router. p: the exponent of the
-      regularisation, in (1, 2]. score: what tokens compete by, "gates" or "logits". iterations: the iterations of
-      Dykstra's algorithm, of which the paper has 10, too few to converge; None: the exact
+      k: the tokens of an expert, in [0, S].
+      capacity: C, the slots of its buffer, in [1, S].
+      lam: the strength of the relaxation in the units of the score, >= 0; a number or a scalar array. 0: the hard
+        router.
+      p: the exponent of the regularisation, in (1, 2].
+      score: what tokens compete by, "gates" or "logits".
+      iterations: the iterations of Dykstra's algorithm, of which the paper has 10, too few to converge; None: the exact
         solver.
     """
 

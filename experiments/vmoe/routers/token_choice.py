@@ -20,9 +20,10 @@ class TokenChoice(PerExpert):
     Riquelme et al. (2021, Appendix A) keep the experts in balance.
 
     Attributes:
-      selected: K in [1, E], the experts of a token. capacity: C in [1, S], the slots of an expert's buffer. priority:
-      which token comes first among equal choices: "order", the first in the group, or "gates", the one with the
-        largest gate (batch prioritized routing).
+      selected: K in [1, E], the experts of a token.
+      capacity: C in [1, S], the slots of an expert's buffer.
+      priority: which token comes first among equal choices: "order", the first in the group, or "gates", the one with
+        the largest gate (batch prioritized routing).
     """
 
     selected: int
