@@ -58,14 +58,13 @@ KINDS = Kinds(
 
 
 def validate(config: ml_collections.ConfigDict) -> None:
-    """Checks the fields of all methods, whichever is used."""
+    """Checks the fields that all methods read, and those of the method that is used."""
     require_one_of("method", config.method, METHODS)
     require(0 < config.density <= 1, "density", config.density, "in (0, 1]")
     require_one_of("budget", config.budget, pools.BUDGETS)
     schedules.validate(config)
-    for method in METHODS.values():
-        method.validate(config)
     used, name = METHODS[config.method], config.density_schedule.name
+    used.validate(config)
     followed = used.density_schedules
     require(name in followed, "density_schedule.name", name, f"{' or '.join(followed)} for {config.method}")
     require(used.keeps_all or config.density < 1, "density", config.density, f"in (0, 1) for {config.method}")

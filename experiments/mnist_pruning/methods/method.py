@@ -50,7 +50,7 @@ class PruningMethod:
     Attributes:
       make: makes the method, given a config and the number of steps.
       reads: which fields the method reads among those that not all methods read; `lam` stands for all of `lam.*`.
-      validate: checks the fields of the method, also in runs of other methods.
+      validate: checks the fields of the method.
       density_schedules: the values of `config.density_schedule.name` that it can follow; its variant has the first.
       keeps_all: whether the density may be 1.
     """

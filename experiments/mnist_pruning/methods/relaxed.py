@@ -22,7 +22,6 @@ from experiments.mnist_pruning.methods.schedules import (
     kept,
     num_kept,
 )
-from ops import pruning
 
 PUBLISHED = "published_jacobian"  # a value of `config.form`
 SUPPORT = "support"  # a value of `config.lam.schedule`
@@ -62,16 +61,13 @@ def _method(config: ml_collections.ConfigDict, *, straight_through: bool = False
 
     def weights(w: jax.Array, state: State, progress: jax.Array, key: jax.Array | None) -> jax.Array:
         share, lam = density(progress) if callable(density) else density, lam_of(w, progress)
-        pruner = pruning.Pruner(
-            density=share,
-            lam=lam,
-            p=config.p,
-            debias=config.debias,
-            straight_through=straight_through,
-            include=lambda path, leaf: True,
-        )
+
+        def operator(w: jax.Array) -> jax.Array:
+            soft = ops.topk_mag(w, density=share, lam=lam, p=config.p, debias=config.debias)
+            return ops.straight_through(ops.hard_topk_mag(w, density=share), soft) if straight_through else soft
+
         mask = functools.partial(ops.topk_mask, density=share, lam=lam, p=config.p)
-        return FORMS[config.form](w, Selection(pruner, mask, kept(config, w.size)(progress), lam))
+        return FORMS[config.form](w, Selection(operator, mask, kept(config, w.size)(progress), lam))
 
     return Method(weights)
 
@@ -118,5 +114,6 @@ RELAXED = PruningMethod(
 STRAIGHT_THROUGH = PruningMethod(
     lambda config, total_steps: _method(config, straight_through=True),
     reads=_READS,
+    validate=_validate,
     density_schedules=DENSITY_SCHEDULES,
 )

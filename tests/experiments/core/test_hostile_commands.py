@@ -199,8 +199,22 @@ def refused(tmp_path: Path, command: list[str]) -> str:
     return str(error.value)
 
 
+# Methods by the section that they alone read.
+METHODS = {name: name for name in ("rigl", "topkast", "str", "hard_concrete")}
+METHODS |= {"ot": "ot_straight_through", "mask": "mask_straight_through"}
+
+
+def reading(base: list[str], field: str) -> list[str]:
+    """The command with the variant that reads the field."""
+    method = METHODS.get(field.partition(".")[0])
+    return [base[0], f"{base[1]}:{method}", *base[2:]] if method else base
+
+
 CASES = [
-    (base, field, value) for base, fields in FIELDS.values() for field, values in fields.items() for value in values
+    (reading(base, field), field, value)
+    for base, fields in FIELDS.values()
+    for field, values in fields.items()
+    for value in values
 ]
 
 
