@@ -1,6 +1,6 @@
 """Draws the paper's figures of the operators: `python -m scripts.paper_figures DIR`.
 
-Writes PNG and SVG files to DIR; results/figures/captions.md explains them. Figure 4 and the figure of the relaxations
+Writes SVG files to DIR; results/figures/captions.md explains them. Figure 4 and the figure of the relaxations
 show the timings in results/bench. The same code and timings give the same bytes.
 """
 
@@ -34,7 +34,7 @@ def make(directory: Path) -> None:
     """Draws all figures in double precision, and prints the paths of the files."""
     with mpl.rc_context(SHEET), jax.enable_x64(True):
         for name, draw in FIGURES.items():
-            print(*save(draw(), directory, name, dpi=DPI), sep="\n", flush=True)
+            print(save(draw(), directory / f"{name}.svg", dpi=DPI), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ Figures = Callable[[list[Run]], Mapping[str, Figure]]
 
 
 def make(presentation: Presentation, tables: Tables, figures: Figures, directory: Path) -> list[Path]:
-    """Writes `table.md`, `figures/*.png` and `figures/*.svg` for the runs below a directory, and prints the tables.
+    """Writes `table.md` and `figures/*.png` for the runs below a directory, and prints the tables.
 
     The same runs give the same bytes.
 
@@ -43,7 +43,7 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
     written = [directory / "table.md"]
     with mpl.rc_context(STYLE):
         for name, figure in figures(runs).items() if runs else ():
-            written += save(figure, directory / "figures", name)
+            written.append(save(figure, directory / "figures" / f"{name}.png"))
     print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
     return written
 

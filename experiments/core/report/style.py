@@ -60,21 +60,18 @@ def _split(values: Sequence[Interval | None]) -> tuple[np.ndarray, np.ndarray]:
     return means, np.array([value["interval95"] or 0.0 for value in known])
 
 
-def save(figure: Figure, directory: Path, name: str, *, dpi: float = 150) -> list[Path]:
-    """Writes `name.png` and `name.svg` to `directory`, which is created; returns their paths.
+def save(figure: Figure, path: Path, *, dpi: float = 150) -> Path:
+    """Writes a figure to `path`, in the format of its suffix, `.png` or `.svg`; returns the path.
 
     Args:
       figure: the figure, to be written under the style that it was made with.
-      directory: the directory of the files.
-      name: the name of the files, without suffix.
-      dpi: dots per inch in the PNG, and in images within the SVG.
+      path: the file; its directory is created.
+      dpi: dots per inch in a PNG, and in images within an SVG.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    paths = []
+    path.parent.mkdir(parents=True, exist_ok=True)
     # Without the metadata that changes from run to run: the date, and matplotlib's version.
-    for suffix, metadata in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix, dpi=dpi, metadata=metadata)
-        paths.append(directory / f"{name}.{suffix}")
-        write_atomically(paths[-1], buffer.getvalue())
-    return paths
+    metadata = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}[path.suffix]
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix[1:], dpi=dpi, metadata=metadata)
+    write_atomically(path, buffer.getvalue())
+    return path

@@ -141,7 +141,7 @@ OTHERS = [
     (["mnist_pruning", "--config=no\x1b[2Jwhere.py"], r"--config=no\\x1b\[2Jwhere.py: there is no such file"),
     (["mnist_pruning", "--config=configs"], "--config=configs: there is no such file"),
     (["mnist_pruning", "--config=README.md"], r"--config=README.md .* SyntaxError: .* line \d+"),
-    (["mnist_pruning", "--config=results/figures/figure4.png"], "figure4.png cannot be read"),
+    (["mnist_pruning", "--config=results/vmoe/figures/figure7.png"], "figure7.png cannot be read"),
     (["mnist_pruning", "--config=experiments/core/training/plan.py"], "KeyError: 'get_config'"),
     (["mnist_pruning", "--config=configs/mnist_pruning.py:magic"], "'magic' is not one of dense, "),
     (["mnist_pruning", "--config=configs/vmoe.py:small"], "no field 'method', which experiments.mnist_pruning reads"),

@@ -77,7 +77,7 @@ def test_a_suite_trains_chooses_draws_skips_what_is_done_and_goes_on_where_a_run
     assert config["optimizer"]["learning_rate"] == 0.1
     assert config["split"] == "test"
     assert (tmp_path / "table.md").exists()
-    (figure,) = tmp_path.glob("figures/figure5-*-layers1.svg")
+    (figure,) = tmp_path.glob("figures/figure5-*-layers1.png")
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("metrics.jsonl")}
     figure.unlink()
     assert command.run_suite(SUITE, tmp_path, runs, runs[1:], ["suite"]) == 0

@@ -83,7 +83,7 @@ def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(nam
 def test_a_table_and_the_figures_are_those_of_their_runs(name):
     report, runs = loaded(name)
     assert "\n".join(report.tables(runs, making.chosen(RESULTS / name))) == TABLES[name]
-    assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.svg")}
+    assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.png")}
 
 
 @pytest.mark.parametrize("name", ["", *(name for name in TABLES if name != "relaxations")])  # which has them in blocks
