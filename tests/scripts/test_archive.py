@@ -104,11 +104,14 @@ def test_nothing_is_archived_where_a_run_is_unfinished(tmp_path, capsys):
     ids=["digit", "syntax", "summary"],
 )
 def test_damage_to_an_archive_is_found(runs, tmp_path, old, new):
+    """A digit of a row before the last, when the run is a workdir again."""
     archive.main([str(runs / "sweep"), f"--out={tmp_path}"])
     path = tmp_path / "runs.jsonl"
     first, second = path.read_text().splitlines()
     begin = first.index('"rows"') if old == "0." else 0
     path.write_text(f"{first[:begin]}{first[begin:].replace(old, new, 1)}\n{second}\n")
-    runs, problems = results.load(tmp_path)
+    if old == "0.":
+        archive.main([str(tmp_path), "--restore", f"--out={tmp_path / 'again'}"])
+    runs, problems = results.load(tmp_path / "again" if old == "0." else tmp_path)
     assert len(problems) == 1
     assert len(runs) == (1 if old in ("0.", '"per_seed":[') else 0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.core.config import COMPUTED_HOW, is_whole, leaves
-from experiments.core.errors import DamagedError, UsageError, printable
+from experiments.core.errors import UsageError, printable
 from experiments.core.kinds import Fields
 from experiments.core.record import metrics
 from experiments.core.record.files import read_object
@@ -205,15 +205,9 @@ def _read_archive(path: Path, prefix: str) -> Iterator[Run | Problem]:
     try:
         for record, arrays in archive.read(path):
             name = prefix + record["name"]
-            yield _or_problem(name, path, functools.partial(_archived, path / archive.RUNS, name, record, arrays))
+            yield _or_problem(name, path, functools.partial(_finished, name, record, arrays, arrays.get("params")))
     except UsageError as error:
         yield Problem(prefix.rstrip("/") or ".", str(error).replace(f"{path}/", ""))
-
-
-def _archived(path: Path, name: str, record: archive.Record, arrays: archive.Arrays) -> Run:
-    if metrics.sha256_of(record["rows"]) != record["summary"]["metrics_sha256"]:
-        raise DamagedError(path, "its SHA-256 is not the one in summary.json", _ADVICE)
-    return _finished(name, record, arrays, arrays.get("params"))
 
 
 def _finished(
