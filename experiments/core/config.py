@@ -19,8 +19,8 @@ import numpy as np
 
 from experiments.core.errors import UsageError
 
-# Fields that say where and how a run is computed, not what: it may go on with others. Committed runs have the latter.
-COMPUTED_HOW = ("mesh", "compilation_cache")
+# Changing these does not change the numbers; a resumed run may.
+COMPUTED_HOW = ("mesh",)
 
 _FLOAT32 = np.finfo(np.float32)
 _INT32 = np.iinfo(np.int32)

@@ -1,8 +1,8 @@
 """Archives: the finished runs of a directory in two files, `runs.jsonl` and, where runs have arrays, `arrays.npz`.
 
 A line of `runs.jsonl` is a run: its name below the directory, config, environment, summary, and all of its rows. The
-rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary is right for a workdir made of them again. It
-is not checked when archives are read: git, or a bucket, keeps a sum of the file.
+rows are those of `metrics.jsonl` to the byte, so the SHA-256 in the summary is right for a workdir made of them again.
+It is not checked when archives are read: git, or a bucket, keeps a sum of the file.
 `arrays.npz` holds the arrays of all runs under RUN/FILE/ARRAY, such as `final-xent/examples/correct`.
 """
 

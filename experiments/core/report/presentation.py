@@ -15,12 +15,22 @@ from experiments.core.report import results
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run, grouped
 
-# Fields that no number of a run depends on: how it is carried out, and what it keeps. Only committed runs have
-# `export_pictures`, `export_probe` and `feed`.
+# Fields that do not affect results.
 EXECUTION_FIELDS = (
-    *("accelerator", "checkpoint_every", "data_dir", "download", "eval_batch_size", "eval_every", "export_examples"),
-    *("export_probe", "export_pictures", "export_params", "features.directory", "feed", "input.prefetch"),
-    *("input.workers", "steps_per_dispatch", "tensorboard", *COMPUTED_HOW),
+    "accelerator",
+    "checkpoint_every",
+    "data_dir",
+    "download",
+    "eval_batch_size",
+    "eval_every",
+    "export_examples",
+    "export_params",
+    "features.directory",
+    "input.prefetch",
+    "input.workers",
+    "steps_per_dispatch",
+    "tensorboard",
+    *COMPUTED_HOW,
 )
 # Fields in which compared runs may differ: what is tuned, and what computes the same numbers in another way.
 _MAY_DIFFER = ("optimizer", "accumulate", "model.remat", "model.scan", "moe.dispatcher", "validation_size")
