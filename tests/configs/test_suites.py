@@ -1,5 +1,6 @@
 """The presets of all suites: their runs are sound, and compare like with like."""
 
+import difflib
 import math
 from collections import Counter
 from itertools import pairwise
@@ -18,8 +19,10 @@ PRESETS = [(suite, preset) for suite in (MNIST, CIFAR100, VMOE, CLUSTERS) for pr
 
 
 @pytest.mark.parametrize(("suite", "preset"), PRESETS, ids=[f"{suite.recipe.name}-{name}" for suite, name in PRESETS])
-def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(suite, preset, monkeypatch):
+def test_the_trainer_accepts_every_run(suite, preset, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)
+    # Else `config.get` looks for names like those of fields that a config lacks, half of the time.
+    monkeypatch.setattr(difflib, "get_close_matches", lambda *names: [])
     assert_sound(suite, preset)
     assert suite is not VMOE or {config.accelerator for _, config in suite_configs(suite, preset)} == {
         preset in ("full", "cifar100")
@@ -27,7 +30,7 @@ def test_every_run_of_a_preset_is_one_that_the_trainer_accepts(suite, preset, mo
 
 
 @pytest.mark.parametrize("preset", MNIST.presets)
-def test_the_dense_network_is_chosen_by_its_own_error_which_hardening_would_spoil(preset):
+def test_dense_is_chosen_by_its_own_error(preset):
     runs = MNIST.presets[preset]()
     assert all((run.base["method"] == "dense") == (run.chosen_by == "valid_error") for run in runs if run.candidate_for)
     assert preset != "demo" or {run.base["method"] for run in runs} == set(METHODS)
@@ -43,7 +46,7 @@ def test_methods_on_resnet_have_as_many_settings():
     assert {(c.budget, c.model.depth, c.model.width, c.dataset) for _, c in runs} == {("network", 20, 16, "cifar100")}
 
 
-def test_methods_on_lenet_choose_from_six_settings_each_and_have_every_density():
+def test_lenet_has_six_settings_a_method():
     runs = suite_configs(MNIST, "lenet")
     candidates = Counter(run.candidate_for for run, _ in runs if run.candidate_for)
     assert set(candidates.values()) == {6}
