@@ -43,7 +43,7 @@ def test_every_mask_takes_its_strength_and_one_by_two_names_moves_weights_that_a
 def test_a_mask_is_one_entry(monkeypatch):
     monkeypatch.setitem(MASKS, "cauchy", RelaxedMask(_cauchy))
     with pytest.raises(UsageError, match=r"^config\.mask\.name='magic' .* one of .*, neuralsort, .*, cauchy$"):
-        RECIPE.validate(small_config(mask__name="magic"))
+        RECIPE.validate(small_config("mask_straight_through", mask__name="magic"))
     w = jnp.linspace(-1.0, 0.9, 20)
     config = small_config(method="mask_straight_through", mask__name="cauchy", mask__strength=0.25)
     RECIPE.validate(config)

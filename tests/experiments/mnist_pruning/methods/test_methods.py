@@ -16,7 +16,7 @@ from tests.experiments.support import small_config
     ("fields", "allowed"),
     [
         ({"density_schedule.begin": 1.0}, ""),
-        ({"topkast.penalty": -1.0}, ""),
+        ({"topkast.penalty": -1.0, "method": "topkast"}, ""),
         ({"prune_layers": (1, 4)}, ""),
         ({"density_schedule.name": "constant", "method": "gradual"}, "cubic for gradual"),
         ({"density": 1.0, "method": "ot_straight_through"}, r"in \(0, 1\) for ot_straight_through"),
