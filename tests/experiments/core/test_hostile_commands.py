@@ -19,40 +19,38 @@ VIT += ["--config.model.variant=mu/4", "--config.mesh.data=8", "--config.eval_ba
 VMOE = ["vmoe", "--config=configs/vmoe.py:small", "--config.dataset=digits", "--config.input.size=8"]
 VMOE += ["--config.model.variant=mu/2", "--config.mesh.data=8"]
 
-NUMBERS = ("inf", "nan", "-1", "1e39", "1e-60", "many")
-COUNTS = ("0", "-1", "2147483648", "1e3", "")
-
-# Fields, and values that each of them must not have.
+# Fields, and values that each of them must not have. What no number may be is refused of all fields in one place, and
+# tried with the first two.
 FIELDS = {
     "mnist": (
         MNIST,
         {
-            "optimizer.learning_rate": (*NUMBERS, "0"),
-            "optimizer.momentum": ("inf", "1", "-0.1"),
-            "density": ("inf", "nan", "-1", "0", "1.1", "1e-9", "1e-3"),
-            "p": ("inf", "nan", "1", "2.1"),
-            "lam.start": (*NUMBERS, "0"),
-            "lam.end": ("inf", "0"),
+            "optimizer.learning_rate": ("inf", "nan", "-1", "1e39", "1e-60", "many", "0"),
+            "epochs": ("0", "-1", "2147483648", "1e3", "", "1000000000"),
+            "optimizer.momentum": ("1", "-0.1"),
+            "density": ("0", "1.1", "1e-3"),
+            "p": ("1", "2.1"),
+            "lam.start": ("-1", "0"),
+            "lam.end": ("0",),
             "lam.schedule": ("", "cosine"),
-            "hard_after": ("nan", "0", "1.1"),
+            "hard_after": ("0", "1.1"),
             "budget": ("", "layer"),
             "density_schedule.name": ("", "cubic?"),
-            "density_schedule.end": ("nan", "0", "1.1"),
-            "density_schedule.every": COUNTS,
-            "rigl.drop": ("nan", "0", "2"),
-            "topkast.backward_density": ("nan", "0", "2"),
-            "str.weight_decay": ("inf", "-1"),
+            "density_schedule.end": ("0", "1.1"),
+            "density_schedule.every": ("0",),
+            "rigl.drop": ("0", "2"),
+            "topkast.backward_density": ("0", "2"),
+            "str.weight_decay": ("-1",),
             "inputs": ("nothing",),
             "initialisation": ("nothing",),
             "form": ("nothing",),
-            "ot.epsilon": ("inf", "0"),
-            "mask.strength": ("nan", "-1"),
+            "ot.epsilon": ("0",),
+            "mask.strength": ("0",),
             "mask.num_samples": ("0", "1.5"),
-            "hard_concrete.damping": ("inf", "0"),
-            "epochs": (*COUNTS, "1000000000", "many"),
-            "batch_size": (*COUNTS, "5000"),
-            "checkpoint_every": COUNTS,
-            "validation_size": COUNTS,
+            "hard_concrete.damping": ("0",),
+            "batch_size": ("0", "5000"),
+            "checkpoint_every": ("0",),
+            "validation_size": ("0",),
             "dataset": ("None",),
             "seeds": ("()", "(", "a", "(1,1)", "(-1,)", "(1.5,)", "(True,)", "(None,)", "{1,2}", "{}", "(2147483648,)"),
             "hidden": ("('a',)", "(0,)", "(True,)", "((1,),)", "(1.5,)", "0"),
@@ -68,16 +66,16 @@ FIELDS = {
         VIT,
         {
             "loss.k": ("0", "11", "1.5"),
-            "loss.p": ("inf", "1"),
-            "loss.lam": ("inf", "-1", "nan"),
+            "loss.p": ("1",),
+            "loss.lam": ("-1",),
             "loss.target": ("nothing",),
             "loss.name": ("nothing",),
-            "steps": (*COUNTS, "55"),
+            "steps": ("0", "55"),
             "eval_every": ("0", "3"),
             "accumulate": ("0", "3"),
-            "eval_batch_size": ("0", "-1", "12"),
+            "eval_batch_size": ("0", "12"),
             "optimizer.warmup_steps": ("-1", "100"),
-            "optimizer.clip_norm": ("inf", "-1"),
+            "optimizer.clip_norm": ("-1",),
             "optimizer.schedule": ("step",),
             "pretrained": ("nothing", ".", "/dev/null"),
             "model.variant": ("", "Huge/4", "mu/0", "mu"),
@@ -95,15 +93,15 @@ FIELDS = {
     "vmoe": (
         VMOE,
         {
-            "router.factor": ("inf", "nan", "0", "1e39"),
+            "router.factor": ("0",),
             "router.k": ("-1", "1000"),
             "router.capacity": ("-1", "1000", "3"),
             "router.multiple_of": ("0",),
-            "router.noise": ("inf", "-1"),
+            "router.noise": ("-1",),
             "router.p": ("3",),
-            "router.lam.start": ("inf", "0"),
-            "router.limit": ("nan", "0"),
-            "router.hard_after": ("nan", "0", "1.1"),
+            "router.lam.start": ("0",),
+            "router.limit": ("0",),
+            "router.hard_after": ("0", "1.1"),
             "router.name": ("",),
             "router.priority": ("gate",),
             "moe.blocks": ("(1,1)", "(9,)", "('a',)", "(True,)"),
@@ -219,7 +217,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("base", "field", "value"), CASES, ids=[f"{b[0]}-{f}={v}" for b, f, v in CASES])
-def test_a_value_that_cannot_be_is_one_line_with_the_field_and_what_is_allowed(tmp_path, base, field, value):
+def test_impossible_values_name_the_field(tmp_path, base, field, value):
     said = refused(tmp_path, [*base, f"--config.{field}={value}"])
     given = f"{field}={value}"
     named = next((named for start, named in NAMED.items() if given.startswith(start)), f"config.{field}=")
@@ -228,12 +226,12 @@ def test_a_value_that_cannot_be_is_one_line_with_the_field_and_what_is_allowed(t
 
 
 @pytest.mark.parametrize(("command", "message"), OTHERS, ids=[" ".join(command) for command, _ in OTHERS])
-def test_a_command_line_that_cannot_be_is_one_line(tmp_path, command, message):
+def test_impossible_commands_are_one_line(tmp_path, command, message):
     said = refused(tmp_path, command)
     assert re.search(message, said), said
 
 
 @pytest.mark.parametrize("command", [MNIST, VIT, VMOE], ids=lambda command: command[0])
-def test_what_the_lines_above_are_made_of_could_be_run(tmp_path, command):
+def test_the_bases_could_be_run(tmp_path, command):
     with pytest.raises(Begun):
         run(tmp_path, command)
