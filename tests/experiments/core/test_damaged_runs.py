@@ -62,8 +62,14 @@ def contents(workdir):
     return {str(path.relative_to(workdir)): path.read_bytes() for path in files}
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_a_damaged_run_goes_on_to_the_same_numbers_or_says_why_not(copy, whole, capsys, damage):
+# A run goes on from the checkpoint before in one way, whatever was done to the last; `training/test_checkpoint.py` has
+# what is noticed.
+BACK = [damage for damage in DAMAGES if damage.said]
+TRIED = [damage for damage in DAMAGES if damage not in BACK[1:]]
+
+
+@pytest.mark.parametrize("damage", TRIED, ids=lambda damage: damage.name)
+def test_damage_is_repaired_or_refused(copy, whole, capsys, damage):
     damage.act(copy, random.Random(0))
     before = contents(copy)
     if damage.refused:
