@@ -53,7 +53,7 @@ GRADIENT = {"w": jnp.asarray([[3.0, 0.0], [0.0, 1.0]]), "b": jnp.asarray([4.0, 0
 def first_update(config):
     transformation = optimizer.make(config)
     with jax.numpy_dtype_promotion("standard"):
-        return transformation.update(GRADIENT, transformation.init(PARAMS), PARAMS)[0]
+        return jax.jit(lambda: transformation.update(GRADIENT, transformation.init(PARAMS), PARAMS)[0])()
 
 
 # Momentum, clipping and Adam's moments are held to the papers' updates in tests/configs.
@@ -73,7 +73,8 @@ def test_stacked_layers_decay_as_each_of_them_would():
     layers = {"w": jnp.ones((3, 2, 2)), "b": jnp.ones((3, 2))}
     params = {"layers": {"inner": layers}, "head": {"w": jnp.ones((2, 2)), "b": jnp.ones(2)}}
     transformation = optimizer.make(config, stacked=("layers",))
-    found, _ = transformation.update(jax.tree.map(jnp.zeros_like, params), transformation.init(params), params)
+    zeros = jax.tree.map(jnp.zeros_like, params)
+    found = jax.jit(lambda: transformation.update(zeros, transformation.init(params), params)[0])()
     decayed = jax.tree.map(lambda update: bool(jnp.any(update)), found)
     assert decayed == {"layers": {"inner": {"w": True, "b": False}}, "head": {"w": True, "b": False}}
 
