@@ -43,7 +43,8 @@ def commands(text):
             yield tuple(shlex.split(found[1].strip()))
 
 
-COMMANDS = sorted({words for path in PAGES for words in commands(path.read_text()) if "PLATFORM" not in words})
+LOCAL = [re.sub(r" gs://[^\s\"']+", "", path.read_text()) for path in PAGES]  # runs to compare that are in no bucket
+COMMANDS = sorted({words for text in LOCAL for words in commands(text) if "PLATFORM" not in words})
 (TRAINING,) = (words for words in commands(FIRST_HOUR) if "--config.p=1.5" in words)
 
 
@@ -69,8 +70,7 @@ def do(words):
         assert words[1] in TARGETS
         if words[1] != "compare" and not words[1].startswith("launch-"):
             return 0
-        here = [re.sub(r" gs://\S+", "", word) for word in words[1:]]
-        made = ["make", "--dry-run", "--silent", *here, "BIN=.venv/bin", "READY=", "DATA="]
+        made = ["make", "--dry-run", "--silent", *words[1:], "BIN=.venv/bin", "READY=", "DATA="]
         done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
         words = shlex.split(done.stdout.replace("\\\n", ""))
     module, *arguments = words[2:]
