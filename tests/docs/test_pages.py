@@ -49,7 +49,9 @@ def test_links_and_includes_lead_somewhere(path):
 
 
 @pytest.mark.parametrize(
-    "path", [ROOT / "README.md", ROOT / "ops" / "README.md", *WRITTEN], ids=lambda path: path.relative_to(ROOT).as_posix()
+    "path",
+    [ROOT / "README.md", ROOT / "ops" / "README.md", *WRITTEN],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_code_imports_what_users_install(path):
     code = "\n".join(CODE.findall(path.read_text())).replace(">>> ", "")
