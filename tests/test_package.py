@@ -25,6 +25,7 @@ for page in pages:
     assert examples.examples
     assert not doctest.DocTestRunner(verbose=False).run(examples).failed
 foreign = {{"ops", "flax", "optax", "ml_collections", "experiments", "scipy"}} & set(sys.modules)
+foreign |= {{"jax.experimental.pallas"}} & set(sys.modules)  # half a second, for kernels alone
 assert not foreign, foreign
 """
 # Under both names, in both orders, what is imported late (kernels) as well as early.

@@ -1,8 +1,6 @@
 """The kernels, interpreted, give what the loop and the oracles give; and they are taken where they are said to be."""
 
 import dataclasses
-import subprocess
-import sys
 import types
 import warnings
 
@@ -199,9 +197,9 @@ def test_passes_ahead_of_a_loop_on_a_gpu(monkeypatch):
     found, program = mask(X), str(mask.trace(X).jaxpr)
     monkeypatch.setattr(rows, "target", lambda: ("cuda", ""))
     assert rows.Rows().ahead((X, X)) == 0
-    jax.clear_caches()
-    np.testing.assert_allclose(mask(X), found, atol=1e-6)
-    assert str(mask.trace(X).jaxpr).count("log1p") == program.count("log1p") + 3
+    few = X[:7]  # of another shape, so that all is traced again
+    np.testing.assert_allclose(mask(few), found[:7], atol=1e-6)
+    assert str(mask.trace(few).jaxpr).count("log1p") == program.count("log1p") + 3
 
 
 def test_gpus_that_triton_takes(monkeypatch):
@@ -209,11 +207,6 @@ def test_gpus_that_triton_takes(monkeypatch):
         device = types.SimpleNamespace(platform="gpu", device_kind="a GPU", compute_capability=capability)
         monkeypatch.setattr(jax, "devices", lambda *_, device=device: [device])
         assert platforms.target() == (platform, "a GPU")
-
-
-def test_pallas_is_imported_where_it_is_used():
-    code = "import sys, ops; ops.topk_mag([1.0, 2.0], 1); assert 'jax.experimental.pallas' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_what_no_kernel_takes_is_refused(x64):
