@@ -83,7 +83,7 @@ def accuracy(results: Path) -> Finding | None:
 def speed(results: Path) -> Finding | None:
     """Judges whether the largest weights alone have hard top-k's last error after fewer epochs than hard top-k's own.
 
-    A seed that never has it counts as one that has it an epoch after the end. Says how long an epoch takes beside hard top-k's.
+    A seed that never has it counts as one that has it an epoch after the end. Says how long an epoch takes, too.
     """
 
     def judge(pair: _Pair) -> Verdict:
