@@ -125,6 +125,7 @@ def best_rows(section: Sequence[Run], runs: Sequence[Run]) -> list[markdown.Cell
         "minus gradient to all": markdown.minus_reference(PRESENTATION.references(section, to_all), _error),
         "minus hard": markdown.minus_reference(PRESENTATION.references(section, "hard"), _error),
         "minus gradual": markdown.minus_reference(PRESENTATION.references(section, "gradual"), _error),
+        "minus movement": markdown.minus_reference(PRESENTATION.references(section, "movement"), _error),
         "minus dense": markdown.minus_reference(AGAINST_DENSE.references(shown, "dense"), _error),
     }
     return markdown.rows(_named(shown, part_of(runs, "best", "validation")), shown, columns)
