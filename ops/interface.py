@@ -19,6 +19,8 @@ from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
 
+from .scalar.rows import target
+
 ZeroLam = Literal["all", "some", "none"]
 Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or several, or None for all
 AxisName = str | tuple[str, ...] | None
@@ -440,12 +442,22 @@ def _compiled(
             given[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
         if where is not None:
             given["where"] = _as_rows(where, axes, jnp.bool_)
+        x = stored(x)
         rows, constants = varying_as((_as_rows(x, axes, dtype), constants), (x, aligned, per_row, where, constants))
         found = function(rows, **given, **constants, **dict(static))
         return jax.tree.map(functools.partial(_restored, x, axes), returns, found)
 
     specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
     return on_mesh(apply, specs)(x, *others)
+
+
+def stored(values: Any) -> Any:
+    """Returns arrays unchanged, which a CPU then computes once and stores.
+
+    Otherwise XLA computes an entry again in each loop that reads it, with everything before it: programs of operators
+    that follow one another would grow quadratically.
+    """
+    return lax.optimization_barrier(values) if target()[0] == "cpu" else values
 
 
 def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:

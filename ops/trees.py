@@ -299,10 +299,12 @@ def _compiled(
         return tuple(rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
+        entries = interface.stored(entries)
         if equation.rows.axis is None:
             return solve(entries, parts, amounts[0], lam)
         each = amounts if len(amounts) == len(entries) else amounts * len(entries)
-        return tuple(solve((leaf,), (part,), k, lam)[0] for leaf, part, k in zip(entries, parts, each, strict=True))
+        solver = jax.jit(solve, static_argnums=1)  # leaves of one shape share what is traced
+        return tuple(solver((leaf,), (part,), k, lam)[0] for leaf, part, k in zip(entries, parts, each, strict=True))
 
     return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amounts, lam)
 

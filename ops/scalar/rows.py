@@ -129,25 +129,36 @@ def _piece(n: int) -> int:
 
 
 def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
-    """Returns sums (``adds``) or maxima over the last axis of arrays ``(rows, n)``; they start at ``first``."""
-    count, n = parts[0].shape
+    """Returns sums (``adds``) or maxima over the last axis of arrays; they start at ``first``."""
+    *lead, n = parts[0].shape
     piece = _piece(n)
     if n > piece:
-        rest = -n % piece
-        if rest:
-            parts = [lax.pad(part, one, ((0, 0, 0), (0, rest, 0))) for part, one in zip(parts, first, strict=True)]
-        pieces = [part.reshape(-1, piece) for part in parts]
-        return _reduced([part.reshape(count, -1) for part in _reduced(pieces, adds, first)], adds, first)
+        edges = (*len(lead) * [(0, 0, 0)], (0, -n % piece, 0))
+        if n % piece:
+            parts = [lax.pad(part, one, edges) for part, one in zip(parts, first, strict=True)]
+        # Pieces have an axis of their own, along which a compiler may have divided them over devices.
+        pieces = [part.reshape(*lead, -1, piece) for part in parts]
+        return _reduced(_reduced(pieces, adds, first), adds, first)
 
     def step(sofar: list[Array], more: list[Array]) -> list[Array]:
         return [lax.add(a, b) if add else lax.max(a, b) for a, b, add in zip(sofar, more, adds, strict=True)]
 
     # Without the barrier XLA would drop unused values, and with them the form that makes the loop fast.
-    return lax.optimization_barrier([part[:, None] for part in lax.reduce(parts, first, step, (1,))])
+    return lax.optimization_barrier(lax.reduce(parts, first, step, (len(lead),)))
 
 
 def _identity(x: Any) -> Any:
     return x
+
+
+def called(function: Callable[..., Values]) -> Callable[..., Values]:
+    """Returns ``function`` in a form that XLA compiles about once for all its calls in a program.
+
+    XLA would inline each call early and compile it anew, with what surrounds it. A late one it cannot divide over
+    devices, so that this is for a process with a single device.
+    """
+    late: Any = getattr(jax, "Inline", None)  # since JAX 0.12
+    return jax.jit(function, inline=late.XLA_LATE) if late and jax.device_count() == 1 else function
 
 
 # From this number of entries on, dividing a pass over the cores takes less time than the pass on one core.
@@ -217,8 +228,16 @@ class VectorRows(Rows):
     def _reduce(self, parts: list[Array], adds: list[bool], first: list[Any]) -> list[Array]:
         if self.axis is None:
             parts = [part.reshape(1, -1) for part in parts]
+        (count, n), devices = parts[0].shape, jax.device_count()
+        if divided := devices > 1 and n > _PIECE and n % devices == 0:
+            # The rows may be divided over the devices. XLA reduces their results without a gather if they are reduced
+            # one value at a time.
+            parts = [part.reshape(count, devices, n // devices) for part in parts]
         found = _reduced(parts, adds, first)
-        return [part.reshape(()) for part in found] if self.axis is None else found
+        if divided:
+            steps = [lax.add if add else lax.max for add in adds]
+            found = [lax.reduce(part, one, step, (1,)) for part, one, step in zip(found, first, steps, strict=True)]
+        return [part.reshape(()) if self.axis is None else part[:, None] for part in found]
 
     def _add_up(self, value: Any) -> Any:
         parts, tree = jax.tree.flatten(value)

@@ -15,7 +15,7 @@ from .arithmetic import TwoFloat, choose, expm1, power, select, shift
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .rootfinding import End, Evaluation, find_root
-from .rows import Rows, summed, vector_rows
+from .rows import Rows, called, summed, vector_rows
 from .shrinkage import find_unshifted, shrink_roughly
 
 # The first guess uses every eighth entry of a long row, and about 256 entries of a shorter one, which saves half a pass
@@ -329,7 +329,7 @@ def threshold(
 
     rows = None if forced else vector_rows(equation.rows, unsigned, read)
     if rows is not None:
-        return solve(read, k, lam, rows)
+        return called(functools.partial(solve, rows=rows))(read, k, lam)
     platforms = PLATFORMS if forced else kernels_for(entries, equation)
     if not platforms:
         return solve(entries, k, lam, equation.rows)

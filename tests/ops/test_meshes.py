@@ -1,6 +1,7 @@
 """Operators give on a mesh what they give on one device: values and gradients, rows and entries divided."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -148,6 +149,17 @@ def test_leaves_of_a_tree_lie_where_they_will(explicit):
     found = np.concatenate([np.ravel(leaf) for leaf in kept.values()])
     np.testing.assert_allclose(found, oracles.pooled(flat, 19, 0.3, kind="mag"), rtol=1e-4, atol=2e-6)
     assert jax.tree.map(jax.typeof, kept) == jax.tree.map(jax.typeof, placed)
+
+
+@pytest.mark.parametrize("shape", [(2**16,), (2, 2**16)], ids=["row", "rows"])
+@pytest.mark.parametrize("operator", [ops.topk_mask, ops.hard_topk_mask])
+def test_the_compiler_gathers_nothing(operator, shape):
+    mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
+    places = NamedSharding(mesh, P(*(len(shape) - 1) * [None], "a"))
+    lowered = jax.jit(lambda x: operator(x, 50)).lower(jax.ShapeDtypeStruct(shape, jnp.float32, sharding=places))
+    program = lowered.compile().as_text()
+    assert " all-reduce(" in program
+    assert not re.search(r" (all-gather|all-to-all|collective-permute)(-start)?\(", program)
 
 
 # Vectors split over devices by hand: only scalars travel.

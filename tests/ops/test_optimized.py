@@ -50,3 +50,20 @@ def test_passes_over_a_short_row_are_one_function_but_not_those_over_a_batch(fun
     program = jax.jit(lambda x: function(x, 100)).lower(jax.ShapeDtypeStruct(shape, jnp.float32))
     short = len(shape) == 1 and jax.__version_info__ >= (0, 11, 1)
     assert ("xla_cpu_small_call" in program.compile(AS_USERS).as_text()) == short
+
+
+def test_a_program_grows_no_faster_than_its_calls(monkeypatch):
+    """XLA would compute each call anew wherever a later one reads it, and compile each with what surrounds it."""
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+
+    def lowered(calls):
+        def loss(x):
+            for shift in range(calls):
+                x = jnp.sin(x) * ops.topk_mag(x + shift, 7, p=4 / 3)
+            return x.sum()
+
+        return jax.jit(jax.grad(loss)).lower(jax.ShapeDtypeStruct((6, 25), jnp.float32))
+
+    two, four = (lowered(calls).compile().as_text().count(" = ") for calls in (2, 4))
+    assert four < 2.5 * two
+    assert ("xla_late" in lowered(1).as_text()) == hasattr(jax, "Inline")
