@@ -21,9 +21,10 @@ from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
 from experiments.core.training import export, optimizer, schedules
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.learned_masks import refit
 from experiments.vision import efficientnet_weights, features
 from experiments.vision.efficientnet import STAGE_5, Convolution, EfficientNetLite0
-from ops import NM
+from ops import NM, straight_through
 from ops.baselines.gates import sample_binary_concrete
 from ops.pruning import Pruner, Scored
 
@@ -41,6 +42,7 @@ METHODS: dict[str, tuple[str, ...]] = {  # by name, the fields that not all meth
     "wanda": _MASK,  # Sun et al., 2024: magnitude times the norm of the input, over calibration images
     "relaxed": (*_MASK, *_LAM),  # the relaxed mask of scores in training, the hard one in the end
     "learned": (*_MASK, *_LAM),  # the hard mask of scores, with the derivatives of the relaxed one
+    "edge_popup": _MASK,  # Ramanujan et al., 2020: the hard mask, the derivatives of the scores themselves
     "gumbel": (*_MASK, "mask.temperature", "mask.penalty"),  # gates at random; the hard mask of their odds in the end
 }
 KINDS = Kinds(
@@ -81,12 +83,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     # By NumPy: XLA would sort these constants while it compiles, which takes it minutes.
     sizes = {name: np.abs(leaf) / np.sqrt(np.mean(leaf**2)) for name, leaf in kernels.items()}
     middles = {name: np.float32(np.quantile(size, 1.0 - density)) for name, size in sizes.items()}
-    head = export.load(Path(config.pretrained).parent)[1]["head"] if config.pretrained else empty_head
+    of_head, head = config, empty_head  # the config of the run that trained the head
+    if config.pretrained:
+        of_head, exported = export.load(Path(config.pretrained).parent)
+        head = exported["head"]
 
-    def logits_of(masks: Params, head: Params, maps: jax.Array) -> jax.Array:
+    def variables_of(masks: Params, head: Params) -> Params:
         masked = {name: kernels[name] * mask for name, mask in masks.items()}
         params = unflatten_dict(frozen | masked, sep="/") | {"classifier": head}
-        outputs: Any = model.apply({"params": params, "batch_stats": statistics}, maps.astype(jnp.float32))
+        return {"params": params, "batch_stats": statistics}
+
+    def logits_of(masks: Params, head: Params, maps: jax.Array) -> jax.Array:
+        outputs: Any = model.apply(variables_of(masks, head), maps.astype(jnp.float32))
         return outputs.logits
 
     def input_norms() -> dict[str, jax.Array]:
@@ -119,11 +127,16 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         """Returns the masks of the forward pass in training."""
         if mask.method == "dense":
             return ones
+        if mask.method == "edge_popup":
+            return jax.tree.map(straight_through, hard_masks(params), params["scores"])
         if mask.method != "gumbel":
             return pruner(Scored(ones, params["scores"]), progress)
         keys = dict(zip(kernels, jax.random.split(key, len(kernels)), strict=True))
         odds, temperature = params["scores"], mask.temperature
         return {name: sample_binary_concrete(keys[name], odds[name], temperature=temperature) for name in kernels}
+
+    def hard_masks(params: Params) -> Params:
+        return pruner.harden(Scored(ones, params["scores"])) if "scores" in params else ones
 
     def kept(masks: Params) -> jax.Array:
         """Returns the percentage of the kernels that is kept."""
@@ -141,16 +154,23 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return value + penalty, {"loss": value, "kept": kept(masks)}
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        masks = pruner.harden(Scored(ones, params["scores"])) if "scores" in params else ones
+        masks = hard_masks(params)
         logits = logits_of(masks, params.get("head", head), examples["image"])
         losses = optax.softmax_cross_entropy_with_integer_labels(logits, examples["label"])
         correct = (logits.argmax(axis=-1) == examples["label"]).astype(jnp.float32)
         of_each = {"kept": jnp.broadcast_to(kept(masks), losses.shape), f"{data.prefix}_accuracy": 100.0 * correct}
         return of_each | {f"{data.prefix}_loss": losses}
 
+    def refitted(params: Params) -> Metrics:
+        own = params.get("head", head)
+        masked, whole = variables_of(jax.jit(hard_masks)(params), own), variables_of(ones, own)
+        found = refit.accuracies(model, masked, whole, data, of_head)
+        return {f"{data.prefix}_accuracy_{name}": value for name, value in found.items()}
+
     is_fixed = mask.method in ("magnitude", "wanda")
     transformation = optax.set_to_zero() if is_fixed else optimizer.make(config)
-    return Experiment(init, loss, evaluate, transformation, headline=(f"{data.prefix}_accuracy",))
+    headline, at_end = (f"{data.prefix}_accuracy",), refitted if data.prefix == "test" else None
+    return Experiment(init, loss, evaluate, transformation, headline=headline, at_end=at_end)
 
 
 RECIPE = Recipe(

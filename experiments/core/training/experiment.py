@@ -79,6 +79,8 @@ class Experiment:
       examine: `examine(params, examples) -> values`, arrays [B] by name, of small types: what is kept of each example
         with `config.export_examples`. None: nothing.
       probe: what else rows compare with the row before. None: nothing.
+      at_end: `at_end(params) -> metrics`: further scalars of the last row, made of the arrays of one seed outside of
+        compiled programs: for what passes over data by itself, such as training another head. None: nothing.
       exported: `exported(params) -> tree`: what `config.export_params` keeps of the parameters at the end. None: the
         parameters, as `evaluate` computes with them as they are.
     """
@@ -97,6 +99,7 @@ class Experiment:
     examine: Callable[[Params, Batch], dict[str, jax.Array]] | None = None
     conclude: Callable[[Metrics], Metrics] | None = None
     probe: Probe | None = None
+    at_end: Callable[[Params], Metrics] | None = None
     exported: Callable[[Params], Params] | None = None
 
 

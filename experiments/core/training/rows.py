@@ -4,6 +4,7 @@ The findings of `Experiment.probe`, boolean arrays [S, ...] by name on the host,
 checkpoints too.
 """
 
+import operator
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -117,6 +118,10 @@ def measure(
     measured = {f"train_{name}": values for name, values in since_row.means().items()}
     measured |= {f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()}
     measured |= prober.compare(since_row.found, found)
+    if setup.experiment.at_end and step == plan.total_steps:
+        numbers = range(len(setup.config.seeds)) if setup.seed_axis else [...]
+        of_seeds = [jax.tree.map(operator.itemgetter(number), state.params) for number in numbers]
+        measured |= jax.tree.map(lambda *values: np.stack(values), *map(setup.experiment.at_end, of_seeds))
     diverged = np.atleast_1d(np.asarray(state.diverged))
     row = {
         "epoch": plan.epochs(step),

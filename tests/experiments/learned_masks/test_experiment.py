@@ -1,5 +1,7 @@
 """Masks of a frozen network: budgets, the scores of Wanda, what is trained, and mistakes in the config."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 
 from configs.learned_masks import get_config
+from experiments.core.config import to_json
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.learned_masks import experiment
@@ -31,7 +34,9 @@ def build(tmp_path, monkeypatch, variables):
         "head/bias": np.zeros(3, np.float32),
     }
     np.savez(tmp_path / "params.npz", **head)
-    (tmp_path / "config.json").write_text("{}")
+    of_head = get_config("method=dense")
+    of_head.update(steps=6, batch_size=4)
+    (tmp_path / "config.json").write_text(json.dumps(to_json(of_head)))
     monkeypatch.setattr(efficientnet_weights, "load", lambda: variables)
     monkeypatch.setattr(experiment, "FIRST_BLOCK", LAST_BLOCK)
 
@@ -44,7 +49,9 @@ def build(tmp_path, monkeypatch, variables):
     return built
 
 
-@pytest.mark.parametrize(("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half")])
+@pytest.mark.parametrize(
+    ("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half"), ("edge_popup", "fifth")]
+)
 def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern):
     made, batch = build(method, pattern), {name: jnp.asarray(value) for name, value in DATA.train.items()}
     params = made.init(jax.random.key(0))
@@ -57,9 +64,11 @@ def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern
     slopes, metrics, found = step(params)
     expected = 20.0 if pattern == "fifth" else 50.0
     assert found["kept"] == pytest.approx(expected, abs=0.01)
-    assert (metrics["kept"] == pytest.approx(expected, abs=0.01)) == (method == "learned")
+    assert (metrics["kept"] == pytest.approx(expected, abs=0.01)) == (method in ("learned", "edge_popup"))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((slopes, metrics, found)))
     assert any(np.any(leaf != 0) for leaf in jax.tree.leaves(slopes))
+    if method == "edge_popup":  # scores of pruned weights have slopes, too
+        assert np.mean(np.asarray(slopes["scores"]["head/kernel"]) != 0) > 0.5
 
 
 def test_the_first_scores_of_wanda_are_magnitudes_times_the_norm_of_the_input(build, variables):
@@ -71,6 +80,13 @@ def test_the_first_scores_of_wanda_are_magnitudes_times_the_norm_of_the_input(bu
     np.testing.assert_allclose(
         found["block_15/expand/kernel"], expected / np.sqrt(np.mean(expected**2)), rtol=1e-4, atol=1e-6
     )
+
+
+def test_a_final_run_has_accuracies_with_other_norms_and_heads(build):
+    made = build("magnitude", "fifth")
+    found = made.at_end(made.init(jax.random.key(0)))
+    assert set(found) == {f"test_accuracy_{name}" for name in ("own_norms", "norms", "head")}
+    assert all(0 <= value <= 100 for value in found.values())
 
 
 def test_mistakes_are_named():

@@ -1,17 +1,19 @@
 """Step times, rates and utilisation, of hardware that the tests make up; and the line that people see of a row."""
 
+import dataclasses
 import time
 import types
 
 import numpy as np
 import pytest
 
-from experiments.core.record import hardware
+from experiments.core.record import hardware, metrics
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import rows
+from experiments.core.training import rows, train
+from experiments.core.training.experiment import Recipe
 from experiments.core.training.plan import Plan
 from experiments.core.training.rows import MetricsSinceRow, Progress
-from tests.experiments.toy import toy_config
+from tests.experiments.toy import build, toy_config
 
 
 def test_peaks_by_name():
@@ -80,3 +82,15 @@ def test_means_and_times_over_the_steps_of_all_calls():
     first, second = since_row.step_seconds
     assert first >= 0.01
     assert np.isclose(since_row.seconds, 2 * first + second)
+
+
+@pytest.mark.parametrize("seeds", [(0, 1), (3,)])
+def test_the_last_row_has_what_is_measured_at_the_end(tmp_path, seeds):
+    def at_end(params):
+        return {"shape": np.float32(params["first"]["kernel"].shape[-1])}
+
+    recipe = Recipe("toy", lambda config: None, lambda *of: dataclasses.replace(build(*of), at_end=at_end))
+    config = toy_config(seeds=seeds, steps=2, eval_every=1, checkpoint_every=2, optimizer={"warmup_steps": 0})
+    train.run(recipe, config, tmp_path / "run")
+    found = [row.get("shape") for row in metrics.read(tmp_path / "run" / "metrics.jsonl")]
+    assert found == [None, None, [512.0] * len(seeds)]
