@@ -29,7 +29,7 @@ Moments = dict[str, tuple[Any, Any]]  # mean and variance [C] by the path of a n
 
 def accuracies(
     model: EfficientNetLite0, masked: Variables, whole: Variables, data: Data, of_head: ml_collections.ConfigDict
-) -> dict[str, np.ndarray]:
+) -> dict[str, np.floating]:
     """Returns the percentage of the evaluated images that is right.
 
     Args:
@@ -108,15 +108,15 @@ def trained_head(features: np.ndarray, labels: np.ndarray, num_classes: int, con
 
     def step(state: Any, batch: jax.Array) -> Any:
         def loss(head: Any) -> jax.Array:
-            logits = _logits(head, features[batch])
-            return optax.softmax_cross_entropy_with_integer_labels(logits, labels[batch]).mean()
+            logits = _logits(head, inputs[batch])
+            return optax.softmax_cross_entropy_with_integer_labels(logits, classes[batch]).mean()
 
         head, memory = state
         updates, memory = transformation.update(jax.grad(loss)(head), memory, head)
         return (optax.apply_updates(head, updates), memory), None
 
     head = {"kernel": jnp.zeros((features.shape[1], num_classes)), "bias": jnp.zeros(num_classes)}
-    features, labels = jnp.asarray(features), jnp.asarray(labels)
+    inputs, classes = jnp.asarray(features), jnp.asarray(labels)
     batches = jnp.asarray(order.reshape(config.steps, config.batch_size))
     with jax.numpy_dtype_promotion("standard"):  # for optax's schedules
         return jax.lax.scan(step, (head, transformation.init(head)), batches)[0][0]
