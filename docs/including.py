@@ -16,14 +16,18 @@ PAGES = {
 }
 # Those that are such a page as they are: `conf.py` writes a page that includes the file and nothing else.
 RESULTS = Path(__file__).parents[1] / "results"
-WHOLE = {"results/chaos/README.md": "results/chaos", "results/figures/captions.md": "results/figures"}
+WHOLE = {
+    "results/chaos/README.md": "results/chaos",
+    "results/figures/captions.md": "results/figures",
+    "results/networks/README.md": "results/networks",
+}
 for _table in sorted(RESULTS.glob("*/table.md")):
     _name = f"results/{_table.parent.name}"
     WHOLE |= {f"{_name}/README.md": _name, f"{_name}/table.md": f"{_name}_table"}
 PAGES |= WHOLE
 # Parts of these files that are on pages of their own.
 PARTS = {
-    "map-of-the-repository": "repository",
+    "map": "repository",
     "what-does-not-hold-as-the-paper-states-it": "deviations",
     "speed-of-the-solvers": "results/benchmarks",
     "several-slices-several-machines": "how_to/launch",

@@ -23,6 +23,7 @@ from experiments.core.report.markdown import grid
 from experiments.core.suite import plan
 from experiments.core.training import export, train
 from experiments.mnist_pruning.networks import INPUTS
+from experiments.mnist_pruning.report.runs import LOOKS
 from scripts.report import RESULTS
 
 DIRECTORY = RESULTS / "networks"
@@ -104,7 +105,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
         cells.append(
             [
                 f"[{path.stem}]({path.stem}.npz)",
-                config["method"],
+                LOOKS[config["method"]][0],
                 f"{100 * config['density']:g} % of {'the network' if config['budget'] == 'network' else 'each matrix'}",
                 f"{final['hardened_error']['mean']:.2f}",
                 f"{size / 1024:.0f}",
