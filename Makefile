@@ -253,9 +253,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-<<<<<<< HEAD
-.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
-=======
-.PHONY: help install demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100-resnet cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
->>>>>>> 65a1ca1f (make cifar100-resnet prunes ResNet-20 on a GPU; not trained yet)
+.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100-resnet cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
   clean launch-mnist launch-cifar100 launch-vmoe launch-experiment
