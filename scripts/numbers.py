@@ -1,9 +1,10 @@
 """Recomputes the tables of results from the archived runs: `python -m scripts.numbers [DIR...]`.
 
 It shares no code with the reports; it takes rows of metrics, NumPy and Student's t. In each row of a `table.md`, all
-intervals must belong to one run: to its metrics at the end, to its differences from other runs at the same seeds, or to
-the epochs until it was as good as another. Each interval of an overview must be in some such row. A test checks that
-pages show only intervals of tables. Numbers of single seeds are not checked.
+intervals must belong to one run: to its metrics at the end, to its differences from other runs at the same seeds (or
+from one number, where nothing is random), or to the epochs until it was as good as another. A line of differences alone
+belongs to two runs; each interval of an overview must be in some such row. A test checks that pages show only intervals
+of tables. Numbers of single seeds are not checked.
 """
 
 import argparse
@@ -75,10 +76,11 @@ def intervals(text: str) -> list[str]:
 
 
 def unexplained(rows: Sequence[Sequence[str]], runs: Sequence[Run]) -> list[Sequence[str]]:
-    """Returns the rows of intervals that belong to no run, and are no overview of other rows."""
+    """Returns the rows of intervals that belong to no run, to no difference of two, and to no other rows."""
     left = [row for row in rows if not any(_gives(run, row, runs) for run in runs)]
     known = {text for row in rows if row not in left for text in row}
-    return [row for row in left if not known.issuperset(row)]
+    left = [row for row in left if not known.issuperset(row)]
+    return [row for row in left if not any(one.compared(other).issuperset(row) for one in runs for other in runs)]
 
 
 def _gives(run: Run, row: Sequence[str], runs: Sequence[Run]) -> bool:
@@ -129,6 +131,8 @@ def _minus(one: float | None, other: float | None) -> float | None:
 def _compared(run: Run, other: Run) -> Iterator[Numbers]:
     """Yields two runs' differences at the same seeds, and the first epochs with the other's error at most."""
     pairs = [(run.seeds.index(seed), other.seeds.index(seed)) for seed in run.seeds if seed in other.seeds]
+    if len(other.seeds) == 1:
+        pairs = [(i, 0) for i in range(len(run.seeds))]
     names = [(name, name) for name in run.metrics.keys() & other.metrics.keys() if _COMPARED.search(name)]
     hardened = "hardened_error" in run.metrics and "test_error" in other.metrics
     for mine, its in [*names, *[("hardened_error", "test_error")] * hardened]:  # the dense network is not hardened
