@@ -119,7 +119,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # The operator's lam: without unit for entropic_ot, for the others in units of the weights, which are about 0.04 in
     # layer 1 and 0.2 in layers 2 and 3.
     config.mask.strength = 0.1
-    config.mask.num_samples = 10  # of the perturbed mask; each costs a hard top-k forward and two backward
+    config.mask.num_samples = 10  # of perturbed and imle; each costs a hard top-k forward and two backward
 
     # RigL (method rigl) with the paper's values: the share that it drops at first, and the share of training it rewires
     # in.

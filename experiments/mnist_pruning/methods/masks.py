@@ -13,6 +13,7 @@ import ml_collections
 
 import ops
 from experiments.core.config import require, require_one_of
+from experiments.mnist_pruning.methods.imle import imle_topk_mask
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import num_kept
 from ops import baselines
@@ -25,7 +26,7 @@ class RelaxedMask:
     """An entry of `MASKS`.
 
     Attributes:
-      operator: an operator of `ops`, whose `lam` `config.mask.strength` sets.
+      operator: an operator, whose `lam` `config.mask.strength` sets.
       draws: whether it is random, and takes a `key` and `num_samples`.
     """
 
@@ -36,6 +37,7 @@ class RelaxedMask:
 MASKS = {
     "entropic_ot": RelaxedMask(baselines.entropic_ot_topk_mask),
     "perturbed": RelaxedMask(baselines.perturbed_topk_mask, draws=True),
+    "imle": RelaxedMask(imle_topk_mask, draws=True),
     "sigmoid": RelaxedMask(baselines.sigmoid_topk_mask),
     "lapsum": RelaxedMask(baselines.lapsum_topk_mask),
     "softsort": RelaxedMask(baselines.softsort_topk_mask),

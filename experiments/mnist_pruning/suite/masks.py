@@ -10,8 +10,8 @@ _CHOOSING, _FINAL = (100, 101, 102), tuple(range(10))
 _COMMON: Fields = {"epochs": _EPOCHS, "checkpoint_every": _EPOCHS, "prune_layers": (1, 2, 3)}
 _TEMPERATURES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 _LAMS = (3e-3, 1e-2, 3e-2, 0.1, 0.3)  # the step of a mask is about four times narrower than at such a temperature
-# NeuralSort is left out because it takes k n = 63 million operations for the first matrix in each step; SoftSort and
-# the perturbed mask because they take ten times as long as the others.
+# NeuralSort is left out because it takes k n = 63 million operations for the first matrix in each step; SoftSort, the
+# sorting network and the perturbed mask because they take ten times as long as the others or more.
 STRENGTHS: Mapping[str, Sequence[float]] = {
     "relaxed_p2": _LAMS,
     "relaxed_p3_2": _LAMS,
@@ -20,7 +20,9 @@ STRENGTHS: Mapping[str, Sequence[float]] = {
     "lapsum": _TEMPERATURES,
     "dftopk": _TEMPERATURES,
     "entropic_ot": (3e-2, 0.1, 0.3, 1.0, 3.0),  # its operator standardises the weights
+    "imle": _LAMS,
 }
+_ONE_SAMPLE: Mapping[str, Fields] = {"imle": {"mask.num_samples": 1}}
 # References: no gradient for weights that are not selected, and the same gradient for all weights.
 _REFERENCES = ("hard", "identity_straight_through")
 
@@ -29,7 +31,7 @@ def masks() -> list[SuiteRun]:
     """Returns five strengths of each mask on validation, and the best of them on test; ten epochs each."""
     runs = []
     for name, strengths in STRENGTHS.items():
-        base = _COMMON | fields_of("mask_straight_through") | {"mask.name": name}
+        base = _COMMON | fields_of("mask_straight_through") | {"mask.name": name} | _ONE_SAMPLE.get(name, {})
         for strength in strengths:
             fields = base | {"split": "validation", "seeds": _CHOOSING}
             setting = {"mask.strength": strength}

@@ -4,10 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.core.errors import UsageError
 from experiments.mnist_pruning.experiment import RECIPE
 from experiments.mnist_pruning.methods import METHODS, masks
+from experiments.mnist_pruning.methods.imle import imle_topk_mask
 from experiments.mnist_pruning.methods.masks import MASKS, RelaxedMask
 from tests.experiments.support import small_config
 
@@ -51,3 +53,15 @@ def test_a_mask_is_one_entry(monkeypatch):
     pull = jax.grad(lambda w: weights(w, {}, jnp.float32(0), jax.random.key(0)).sum())(w)
     expected = jax.grad(lambda w: (w * _cauchy(jnp.abs(w), 2, lam=0.25)).sum())(w)
     np.testing.assert_allclose(pull, expected, rtol=1e-5)
+
+
+def test_imle_is_a_mean_difference():
+    """For two entries the probability that the first is the larger is known, here and after a step along -g."""
+    x, pull, lam, samples = jnp.float32([0.3, -0.2]), jnp.float32([0.9, -0.4]), 0.7, 40_000
+    mask, pull_back = jax.vjp(lambda x: imle_topk_mask(x, 1, lam, jax.random.key(0), samples), x)
+    step = lam / np.sqrt(np.mean(np.square(pull)))
+    before, after = (stats.norm.cdf((0.5 - moved) / (lam * 2**0.5)) for moved in (0.0, step * 1.3))
+    np.testing.assert_allclose(mask, [before, 1 - before], atol=0.01)
+    slope = (before - after) / step
+    np.testing.assert_allclose(pull_back(pull)[0], [slope, -slope], atol=0.01)
+    np.testing.assert_array_equal(pull_back(jnp.zeros(2))[0], [0, 0])
