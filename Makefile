@@ -185,7 +185,7 @@ launch-experiment: $(DATA)
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
 relaxations: $(DATA)  ## Every relaxed top-k mask under one protocol: masks, gradients, times, nearest neighbours, pruning (two hours on 2 cores).
-	@$(RUN) scripts.bench --only=relaxations
+	@$(RUN) scripts.bench --only=relaxations,relaxations-neighbours,relaxations-times
 	@$(RUN) experiments.mnist_pruning.suite --preset=masks --out=$(RUNS)/relaxations
 
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.

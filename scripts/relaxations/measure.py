@@ -1,9 +1,9 @@
-"""The section ``relaxations`` of the benchmarks: masks and gradients, times and memory, nearest neighbours.
+"""Sections of the benchmarks that compare relaxations: masks and gradients, times and memory, nearest neighbours.
 
 Masks and gradients: rows of 400 standard normal scores, k = 28, and the derivative of a random sum of the mask. The
-gradient has a reference: that of the same sum of a hard mask in the mean over Gaussian noise of the same width,
-estimated from many samples, each smoothed in the noise of one entry (``noisy``). The quality of a gradient is how much
-a hard mask gains by a step along it. ``neighbours`` has the nearest neighbours.
+gradient has references: that of the same sum of a hard mask in the mean over Gaussian noise of the same width, and over
+uniform noise, estimated from many samples, each smoothed in the noise of one entry (``noisy``). The quality of a
+gradient is how much a hard mask gains by a step along it. ``neighbours`` has the nearest neighbours.
 """
 
 from __future__ import annotations
@@ -22,57 +22,54 @@ from scripts.bench.contestants import BOTH, FORWARD, Shape, draw, weighted_sum
 from scripts.bench.process import Case, Found, Group
 from scripts.bench.timing import Budget, Call, Contest
 from scripts.relaxations import neighbours
-from scripts.relaxations.methods import RELAXATIONS, Mask, noise_of, strength_of
+from scripts.relaxations.methods import NOISES, RELAXATIONS, Mask, Noise, strength_of
 
 WIDTHS = (0.01, 0.03, 0.1, 0.3, 1.0)
 WIDTH = 0.1
 """The width of the tables and the times."""
-_ROWS = Shape(64, 400, 28)
+_ROWS, _SMALL_ROWS = Shape(64, 400, 28), Shape(4, 50, 5)
 _REFERENCE_SAMPLES = 1000
 _STEP = 1.0  # Euclidean length of the step whose gain is measured
 _TIMED = (Shape(64, 400, 28), Shape(1, 10_000, 1000), Shape(1, 1_000_000, 100_000))
-_MOST_PAIRS = 10**9  # the largest k n of a row for masks that take k n operations
 
 
-def group(scale: str) -> Group:
-    """Returns the cases: masks and gradients by width, nearest neighbours by relaxation, and times by size."""
+def gradients(scale: str) -> Group:
+    """Returns the cases of masks and gradients: one a width."""
     small = scale == "small"
-    shape, samples = (Shape(4, 50, 5), 200) if small else (_ROWS, _REFERENCE_SAMPLES)
+    shape, samples = (_SMALL_ROWS, 200) if small else (_ROWS, _REFERENCE_SAMPLES)
     widths = (0.1, 0.3) if small else WIDTHS
-    timed, budget = ((shape,), Budget(0.5, 3, 20)) if small else (_TIMED, Budget(60.0, 3, 200))
-    learning = neighbours.SMALL if small else neighbours.Settings()
-    settings: dict[str, Any] = {
-        "rows": shape,
-        "widths": widths,
-        "samples": samples,
-        "step": _STEP,
-        "width": WIDTH,
-        "timed": timed,
-    }
-    settings["neighbours"] = learning._asdict()
-    cases = []
-    for width in widths:
-        measure = functools.partial(_masks, width, shape, samples)
-        cases.append(Case(f"masks and gradients, width {width:g}", measure, 2.0))
-    for name in (neighbours.UNTRAINED, *RELAXATIONS):
-        measure = functools.partial(neighbours.measure, name, learning)
-        cases.append(Case(f"nearest neighbours, {name}", measure, 10.0))
-    cases += [Case(f"times, {one}", functools.partial(_times, one, budget), 6.0) for one in timed]
+    settings = {"rows": shape, "widths": widths, "samples": samples, "step": _STEP, "width": WIDTH}
+    cases = [Case(f"width {width:g}", functools.partial(_masks, width, shape, samples), 2.0) for width in widths]
     return Group(settings, cases)
 
 
-def noisy(x: Array, k: int, sigma: Array, samples: int) -> Array:
-    """Returns the mean of the hard top-k mask of ``x [..., n]`` over Gaussian noise, differentiable.
+def learning(scale: str) -> Group:
+    """Returns the cases of nearest neighbours: one a relaxation."""
+    settings = neighbours.SMALL if scale == "small" else neighbours.Settings()
+    names = (neighbours.UNTRAINED, *RELAXATIONS)
+    cases = [Case(name, functools.partial(neighbours.measure, name, settings), 10.0) for name in names]
+    return Group(settings._asdict(), cases)
+
+
+def times(scale: str) -> Group:
+    """Returns the cases of times: one a size."""
+    timed, budget = ((_SMALL_ROWS,), Budget(0.5, 3, 20)) if scale == "small" else (_TIMED, Budget(60.0, 3, 200))
+    cases = [Case(str(one), functools.partial(_times, one, budget), 6.0) for one in timed]
+    return Group({"width": WIDTH, "timed": timed}, cases)
+
+
+def noisy(x: Array, k: int, width: Array, samples: int, noise: Noise) -> Array:
+    """Returns the mean of the hard top-k mask of ``x [..., n]`` over noise of a width, differentiable.
 
     An entry is selected if, with its noise, it exceeds the k-th largest of the others with theirs. Given the others,
     this event has a probability; the derivative of its mean is that of the mask.
     """
 
     def one(total: Array, key: Array) -> tuple[Array, None]:
-        y = x + sigma * jax.random.normal(key, x.shape, x.dtype)
+        y = x + width * noise.draw(key, x.shape, x.dtype)
         largest = lax.top_k(y, k + 1)[0]
         bar = jnp.where(y >= largest[..., k - 1 : k], largest[..., k : k + 1], largest[..., k - 1 : k])
-        return total + jax.scipy.stats.norm.cdf((x - bar) / sigma), None
+        return total + noise.cumulative((x - bar) / width), None
 
     keys = jax.random.split(jax.random.key(1), samples)
     return lax.scan(jax.checkpoint(one), jnp.zeros_like(x), keys)[0] / samples
@@ -82,8 +79,10 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
     inputs = draw(shape)
     x, weights = jnp.asarray(inputs.x), jnp.asarray(inputs.weights)
     hard = ops.hard_topk_mask(x, shape.k)
-    of_noise = _with_gradient(lambda x, k, sigma: noisy(x, k, sigma, samples))
-    _, reference = of_noise(x, weights, shape.k, jnp.float32(noise_of(width)))
+    references = {}
+    for name, noise in NOISES.items():
+        of_noise = _with_gradient(functools.partial(noisy, samples=samples, noise=noise))
+        references[name] = of_noise(x, weights, shape.k, jnp.float32(width))[1]
 
     def gain(gradient: Array) -> Array:
         """Returns by row what the weighted sum of a hard mask gains by a step along the gradient."""
@@ -91,11 +90,21 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
         moved = x + _STEP * gradient / jnp.where(length > 0, length, 1.0)
         return jnp.sum(weights * (ops.hard_topk_mask(moved, shape.k) - hard), axis=-1)
 
-    def measured(name: str) -> dict[str, Any]:
-        strength = strength_of(name, shape.n, shape.k, width)
+    def measured(name: str, strength: float) -> dict[str, Any]:
         mask, gradient = _with_gradient(RELAXATIONS[name].mask)(x, weights, shape.k, jnp.float32(strength))
-        norms, wanted = (jnp.linalg.norm(one, axis=-1) for one in (gradient, reference))
-        cosine = jnp.sum(gradient * reference, axis=-1) / jnp.maximum(norms * wanted, jnp.finfo(x.dtype).tiny)
+        with jax.enable_x64(True):
+            exact = RELAXATIONS[name].mask(jnp.asarray(inputs.x, jnp.float64), shape.k, jnp.float64(strength))
+        norm = jnp.linalg.norm(gradient, axis=-1)
+        of_noises = {}
+        for noise, reference in references.items():
+            wanted = jnp.linalg.norm(reference, axis=-1)
+            product = jnp.maximum(norm * wanted, jnp.finfo(x.dtype).tiny)
+            cosine = jnp.sum(gradient * reference, axis=-1) / product
+            of_noises |= {
+                f"norm_{noise}": interval((norm / wanted).tolist()),
+                f"cosine_{noise}": interval(cosine.tolist()),
+                f"gain_of_{noise}": interval(gain(reference).tolist()),
+            }
         return {
             "relaxation": name,
             "width": width,
@@ -103,20 +112,22 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
             "sum_error": float(jnp.max(jnp.abs(mask.sum(axis=-1) - shape.k))),
             "largest": float(mask.max()),
             "not_zero": float((mask != 0).sum(axis=-1).mean()),
+            "not_zero_float64": float((exact != 0).sum(axis=-1).mean()),
             "distance": float(jnp.abs(mask - hard).sum(axis=-1).mean() / (2 * shape.k)),
             "gradient_not_zero": float((gradient != 0).sum(axis=-1).mean()),
-            "norm": interval((norms / wanted).tolist()),
-            "cosine": interval(cosine.tolist()),
             "gain": interval(gain(gradient).tolist()),
-            "gain_of_reference": interval(gain(reference).tolist()),
+            **of_noises,
         }
 
-    rows = []
+    rows, left_out = [], {}
     for name in RELAXATIONS:
-        if row := contest.attempt(name, functools.partial(measured, name)):
-            print(f"  {name}: cosine {row['cosine']['mean']:.2f}", flush=True)
+        strength = strength_of(name, shape.n, shape.k, width)
+        if strength is None:
+            left_out[f"{name}, width {width:g}"] = "no strength has this width"
+        elif row := contest.attempt(name, functools.partial(measured, name, strength)):
+            print(f"  {name}: cosine {row['cosine_gaussian']['mean']:.2f}", flush=True)
             rows.append(row)
-    return {"masks": rows, "failed": contest.failed}
+    return {"masks": rows, "left_out": left_out, "failed": contest.failed}
 
 
 def _at(mask: Mask, k: int, strength: Array, x: Array) -> Array:
@@ -138,10 +149,13 @@ def _times(shape: Shape, budget: Budget, contest: Contest) -> Found:
     x, weights = jnp.asarray(inputs.x), jnp.asarray(inputs.weights)
     calls, memory, left_out = {}, {}, {}
     for name, relaxation in RELAXATIONS.items():
-        if relaxation.all_pairs and shape.k * shape.n > _MOST_PAIRS:
-            left_out[f"{name}, {shape}"] = f"k n = {shape.k * shape.n:.0e} operations, the limit is {_MOST_PAIRS:.0e}"
+        if shape.n > relaxation.longest:
+            left_out[f"{name}, {shape}"] = (
+                f"a row of more than {relaxation.longest:,} entries takes it a minute or more"
+            )
             continue
         strength = strength_of(name, _ROWS.n, _ROWS.k, WIDTH)
+        assert strength is not None
         apply = functools.partial(_at, relaxation.mask, shape.k, jnp.float32(strength))
         programs = {
             FORWARD: (jax.jit(apply), (x,)),

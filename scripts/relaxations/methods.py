@@ -2,7 +2,7 @@
 
 Every relaxation has a strength in a unit of its own. The width is how far one entry has to move through the threshold
 for its mask to rise from 1/4 to 3/4, while the others stay at the quantiles of a standard normal. For the mean over
-Gaussian noise the width is known, if one neglects that the noise of the others moves the threshold.
+noise the width is known, if one neglects that the noise of the others moves the threshold.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import numpy as np
 from jax import Array
 
 import ops
+from experiments.mnist_pruning.methods.imle import imle_topk_mask
 from ops import baselines
+from scripts.relaxations.networks import network_topk_mask
 
 SAMPLES = 100
-"""The number of noisy masks in the mean of the perturbed one."""
+"""The number of noisy masks in the mean of a random one."""
 _POSITIONS = 161
 _STEPS = 16  # steps of the bisection in the logarithm of the strength
 
@@ -36,28 +38,25 @@ class Relaxation:
     """A relaxed mask.
 
     Attributes:
-      mask: takes rows, k and a strength.
-      is_random: whether the mask is a mean over noise.
-      all_pairs: whether it takes k n operations, too many for a long row.
+      mask: takes rows, k and a strength; a random one always has the same noise.
+      drawn: returns the mean of a number of masks with the noise of a key, if the mask is random.
+      longest: the most entries of a row that is timed.
     """
 
     mask: Mask
-    is_random: bool = False
-    all_pairs: bool = False
+    drawn: Callable[[int, Array], Mask] | None = None
+    longest: float = math.inf
 
 
-def perturbed(samples: int, key: Array | None = None) -> Mask:
-    """Returns the mean of ``samples`` noisy masks, with the noise of ``key``, or always with the same noise."""
-
-    def mask(x: Array, k: int, strength: Array) -> Array:
-        noise = jax.random.key(0) if key is None else key
-        return baselines.perturbed_topk_mask(x, k, lam=strength, num_samples=samples, key=noise)
-
-    return mask
+def _by_lam(operator: Callable[..., Array], longest: float = math.inf, **options: float) -> Relaxation:
+    return Relaxation(lambda x, k, strength: operator(x, k, lam=strength, **options), longest=longest)
 
 
-def _by_lam(operator: Callable[..., Array], all_pairs: bool = False, **options: float) -> Relaxation:
-    return Relaxation(lambda x, k, strength: operator(x, k, lam=strength, **options), all_pairs=all_pairs)
+def _random(operator: Callable[..., Array]) -> Relaxation:
+    def drawn(samples: int, key: Array) -> Mask:
+        return lambda x, k, strength: operator(x, k, lam=strength, num_samples=samples, key=key)
+
+    return Relaxation(lambda x, k, strength: drawn(SAMPLES, jax.random.key(0))(x, k, strength), drawn)
 
 
 RELAXATIONS: dict[str, Relaxation] = {
@@ -69,36 +68,61 @@ RELAXATIONS: dict[str, Relaxation] = {
     "DFTopK": _by_lam(baselines.dftopk_mask),
     "entropic transport": _by_lam(baselines.entropic_ot_topk_mask),
     "SoftSort": _by_lam(baselines.softsort_topk_mask),
-    "NeuralSort": _by_lam(baselines.neuralsort_topk_mask, all_pairs=True),
-    f"perturbed, {SAMPLES} samples": Relaxation(perturbed(SAMPLES), is_random=True),
+    "NeuralSort": _by_lam(baselines.neuralsort_topk_mask, longest=10_000),
+    "sorting network": _by_lam(network_topk_mask, longest=10_000),
+    f"perturbed, {SAMPLES} samples": _random(baselines.perturbed_topk_mask),
+    f"I-MLE, {SAMPLES} samples": _random(imle_topk_mask),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise:
+    """A distribution symmetric about 0, with which the mean of a hard mask has a width of 1 (see ``strength_of``).
+
+    Attributes:
+      draw: samples of a key, a shape and a dtype.
+      cumulative: its distribution function.
+    """
+
+    draw: Callable[..., Array]
+    cumulative: Callable[[Array], Array]
+
+
+NOISES = {
+    "gaussian": Noise(
+        lambda *what: jax.random.normal(*what) * noise_of(1.0),
+        lambda x: jax.scipy.stats.norm.cdf(x, scale=noise_of(1.0)),
+    ),
+    "uniform": Noise(
+        lambda *what: jax.random.uniform(*what, minval=-1.0, maxval=1.0), lambda x: jnp.clip(0.5 + 0.5 * x, 0.0, 1.0)
+    ),
 }
 
 
 def noise_of(width: float) -> float:
-    """Returns the standard deviation of the noise with which the mean of a hard mask has a width."""
+    """Returns the standard deviation of the Gaussian noise with which the mean of a hard mask has a width."""
     return width / (2 * _QUARTILE)
 
 
 @functools.cache
-def strength_of(name: str, n: int, k: int, width: float) -> float:
+def strength_of(name: str, n: int, k: int, width: float) -> float | None:
     """Finds by bisection the strength at which a relaxation of the top ``k`` of ``n`` has a width.
 
-    Raises:
-      ValueError: no strength from 1e-5 to 1e5 has that width.
+    Returns None if no strength from 1e-5 to 1e5 has it, as where a mask stays below 3/4 before it is as wide.
     """
-    if RELAXATIONS[name].is_random:
+    if RELAXATIONS[name].drawn:
         return noise_of(width)
     others = [statistics.NormalDist().inv_cdf((i + 0.5) / (n - 1)) for i in range(n - 1)]
     positions = others[n - 1 - k] + width * np.linspace(-8.0, 8.0, _POSITIONS)
     rows = jnp.asarray(np.column_stack([positions, np.tile(others, (_POSITIONS, 1))]), jnp.float32)
     moving = jax.jit(lambda rows, strength: RELAXATIONS[name].mask(rows, k, strength)[:, 0])
+
+    def width_at(strength: float) -> float:
+        mask = np.maximum.accumulate(np.asarray(moving(rows, jnp.float32(strength))))
+        return np.interp(0.75, mask, positions) - np.interp(0.25, mask, positions) if mask[-1] > 0.75 else math.inf
+
     low, high = math.log(1e-5), math.log(1e5)
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
-        mask = np.maximum.accumulate(np.asarray(moving(rows, jnp.float32(math.exp(middle)))))
-        is_narrow = mask[-1] > 0.75 and np.interp(0.75, mask, positions) - np.interp(0.25, mask, positions) < width
-        low, high = (middle, high) if is_narrow else (low, middle)
-    strength = math.exp(0.5 * (low + high))
-    if not 2e-5 < strength < 5e4:
-        raise ValueError(f"{name}: no strength has a width of {width:g} at n = {n}, k = {k}")
-    return strength
+        low, high = (middle, high) if width_at(math.exp(middle)) < width else (low, middle)
+    return math.exp(low) if math.isclose(width_at(math.exp(low)), width, rel_tol=0.05) else None

@@ -23,7 +23,7 @@ from experiments.core.input.examples import InMemory
 from experiments.core.record.summary import interval
 from scripts.bench.process import Found
 from scripts.bench.timing import Contest
-from scripts.relaxations.methods import RELAXATIONS, Mask, perturbed, strength_of
+from scripts.relaxations.methods import RELAXATIONS, Mask, strength_of
 
 UNTRAINED = "before learning"
 """The name of the map that learning begins with."""
@@ -43,7 +43,7 @@ class Settings(NamedTuple):
     widths: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     choosing: tuple[int, ...] = (100, 101, 102)
     final: tuple[int, ...] = tuple(range(10))
-    perturbed_samples: int = 10  # few, because training takes thousands of masks
+    random_samples: int = 10  # few, because training takes thousands of masks
 
 
 SMALL = Settings("digits", base=100, held_out=300, steps=2, widths=(0.3,), choosing=(100,), final=(0, 1))
@@ -75,12 +75,14 @@ def measure(name: str, settings: Settings, contest: Contest) -> Found:
     def mask_of(key: Array) -> Mask:
         """Returns the mask of a step; a random one has the noise of the step's key."""
         relaxation = RELAXATIONS[name]
-        return perturbed(settings.perturbed_samples, key) if relaxation.is_random else relaxation.mask
+        return relaxation.drawn(settings.random_samples, key) if relaxation.drawn else relaxation.mask
 
     learn = jax.jit(functools.partial(_learned, mask_of, base, training, settings))
     tried: dict[float, tuple[float, dict[str, Any]]] = {}
     for width in settings.widths:
         strength = strength_of(name, settings.base, settings.neighbours, width)
+        if strength is None:
+            continue
         maps = [learn(seed, strength) for seed in settings.choosing]
         tried[width] = strength, interval([float(error(one, validation)) for one in maps])
     best = min(tried, key=lambda width: tried[width][1]["mean"])
