@@ -94,6 +94,7 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
         mask, gradient = _with_gradient(RELAXATIONS[name].mask)(x, weights, shape.k, jnp.float32(strength))
         with jax.enable_x64(True):
             exact = RELAXATIONS[name].mask(jnp.asarray(inputs.x, jnp.float64), shape.k, jnp.float64(strength))
+            not_zero_float64 = float((exact != 0).sum(axis=-1).mean())
         norm = jnp.linalg.norm(gradient, axis=-1)
         of_noises = {}
         for noise, reference in references.items():
@@ -112,7 +113,7 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
             "sum_error": float(jnp.max(jnp.abs(mask.sum(axis=-1) - shape.k))),
             "largest": float(mask.max()),
             "not_zero": float((mask != 0).sum(axis=-1).mean()),
-            "not_zero_float64": float((exact != 0).sum(axis=-1).mean()),
+            "not_zero_float64": not_zero_float64,
             "distance": float(jnp.abs(mask - hard).sum(axis=-1).mean() / (2 * shape.k)),
             "gradient_not_zero": float((gradient != 0).sum(axis=-1).mean()),
             "gain": interval(gain(gradient).tolist()),
