@@ -96,14 +96,16 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
             exact = RELAXATIONS[name].mask(jnp.asarray(inputs.x, jnp.float64), shape.k, jnp.float64(strength))
             not_zero_float64 = float((exact != 0).sum(axis=-1).mean())
         norm = jnp.linalg.norm(gradient, axis=-1)
-        of_noises = {}
+        of_noises: dict[str, Any] = {}
         for noise, reference in references.items():
             wanted = jnp.linalg.norm(reference, axis=-1)
             product = jnp.maximum(norm * wanted, jnp.finfo(x.dtype).tiny)
             cosine = jnp.sum(gradient * reference, axis=-1) / product
+            # Bounded noise may change no entry of a row: there is nothing to compare with.
+            there = (wanted > 0).tolist()
             of_noises |= {
-                f"norm_{noise}": interval((norm / wanted).tolist()),
-                f"cosine_{noise}": interval(cosine.tolist()),
+                f"norm_{noise}": _interval_where(there, norm / wanted),
+                f"cosine_{noise}": _interval_where(there, cosine),
                 f"gain_of_{noise}": interval(gain(reference).tolist()),
             }
         return {
@@ -126,9 +128,13 @@ def _masks(width: float, shape: Shape, samples: int, contest: Contest) -> Found:
         if strength is None:
             left_out[f"{name}, width {width:g}"] = "no strength has this width"
         elif row := contest.attempt(name, functools.partial(measured, name, strength)):
-            print(f"  {name}: cosine {row['cosine_gaussian']['mean']:.2f}", flush=True)
+            print(f"  {name}: gain {row['gain']['mean']:.2f}", flush=True)
             rows.append(row)
     return {"masks": rows, "left_out": left_out, "failed": contest.failed}
+
+
+def _interval_where(there: list[bool], values: Array) -> dict[str, Any]:
+    return interval([value if one else None for value, one in zip(values.tolist(), there, strict=True)])
 
 
 def _at(mask: Mask, k: int, strength: Array, x: Array) -> Array:

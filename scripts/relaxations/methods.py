@@ -90,11 +90,12 @@ class Noise:
 
 NOISES = {
     "gaussian": Noise(
-        lambda *what: jax.random.normal(*what) * noise_of(1.0),
+        lambda key, shape, dtype: jax.random.normal(key, shape, dtype) * noise_of(1.0),
         lambda x: jax.scipy.stats.norm.cdf(x, scale=noise_of(1.0)),
     ),
     "uniform": Noise(
-        lambda *what: jax.random.uniform(*what, minval=-1.0, maxval=1.0), lambda x: jnp.clip(0.5 + 0.5 * x, 0.0, 1.0)
+        lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, minval=-1.0, maxval=1.0),
+        lambda x: jnp.clip(0.5 + 0.5 * x, 0.0, 1.0),
     ),
 }
 

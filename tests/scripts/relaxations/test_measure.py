@@ -52,6 +52,8 @@ def test_a_mask_has_its_row_and_its_times(monkeypatch):
     assert (row["relaxation"], row["sum_error"] < 1e-5) == (name, True)
     assert row["not_zero"] == row["not_zero_float64"] < 12
     assert {0 < row[f"cosine_{noise}"]["mean"] <= 1 for noise in methods.NOISES} == {True}
+    (row,) = measure._masks(1e-3, shape, 20, Contest())["masks"]
+    assert row["cosine_uniform"]["per_seed"] == row["norm_uniform"]["per_seed"] == [None, None]
     monkeypatch.setattr(
         measure, "RELAXATIONS", {"NeuralSort": dataclasses.replace(methods.RELAXATIONS["NeuralSort"], longest=11)}
     )
