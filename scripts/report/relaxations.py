@@ -2,84 +2,118 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from experiments.core.record.files import read_object
 from experiments.core.record.summary import interval
 from experiments.core.report import results
 from experiments.core.report.markdown import grid, plus_minus, signed
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, bars
-from scripts.report.benchmarks import RECORD
+from scripts.report.benchmarks import machines
 
 SECTION = "relaxations"
 REFERENCE = "relaxed, p = 2"
-# The colour and dashes of each relaxation, and its `config.mask.name` in pruning; empty if it was not pruned with.
-LOOKS = {
-    REFERENCE: ((RED, "-"), "relaxed_p2"),
-    "relaxed, p = 3/2": ((ORANGE, "-"), "relaxed_p3_2"),
-    "relaxed, p = 4/3": ((GREEN, "-"), "relaxed_p4_3"),
-    "sigmoid": ((BLUE, "--"), "sigmoid"),
-    "LapSum": ((SKY, "--"), "lapsum"),
-    "DFTopK": ((BLACK, "--"), "dftopk"),
-    "entropic transport": ((PURPLE, "--"), "entropic_ot"),
-    "SoftSort": ((GREY, "-."), "softsort"),
-    "NeuralSort": ((BLACK, "-."), ""),
-    "perturbed, 100 samples": ((GREY, ":"), "perturbed"),
+
+
+class Shown(NamedTuple):
+    """How a relaxation is shown: its colour and dashes, its paper, and its `config.mask.name` if it was pruned with."""
+
+    look: tuple[str, str]
+    source: str
+    pruned: str = ""
+
+
+_OURS = "Sander et al., 2023"
+RELAXATIONS = {
+    REFERENCE: Shown((RED, "-"), _OURS, "relaxed_p2"),
+    "relaxed, p = 3/2": Shown((ORANGE, "-"), _OURS, "relaxed_p3_2"),
+    "relaxed, p = 4/3": Shown((GREEN, "-"), _OURS, "relaxed_p4_3"),
+    "sigmoid": Shown((BLUE, "--"), "Amos et al., 2019; Qian et al., 2022", "sigmoid"),
+    "LapSum": Shown((SKY, "--"), "Struski et al., 2025", "lapsum"),
+    "DFTopK": Shown((BLACK, "--"), "Zhu et al., 2025", "dftopk"),
+    "entropic transport": Shown((PURPLE, "--"), "Cuturi et al., 2019; Xie et al., 2020", "entropic_ot"),
+    "SoftSort": Shown((GREY, "-."), "Prillo and Eisenschlos, 2020"),
+    "NeuralSort": Shown((BLACK, "-."), "Grover et al., 2019"),
+    "sorting network": Shown((BLUE, "-."), "Petersen et al., 2021"),
+    "perturbed, 100 samples": Shown((GREY, ":"), "Berthet et al., 2020"),
+    "I-MLE, 100 samples": Shown((RED, ":"), "Niepert et al., 2021", "imle"),
 }
+_NOISES = {"gaussian": "Gaussian", "uniform": "uniform"}
 _PANELS = {  # by field of a row: the label of its axis, and whether the axis is logarithmic
     "distance": ("distance to the hard mask", True),
     "not_zero": ("entries that are not 0, of {n}", True),
-    "cosine": ("gradient: cosine to that of noise", False),
-    "gain": ("gain of a hard mask from a step", False),
+    **{f"cosine_{noise}": (f"gradient: cosine, {name} noise", False) for noise, name in _NOISES.items()},
 }
-# Left out of nearest neighbours: the record has the same noise in every step, so nothing was learned.
-_LEFT_OUT = ("perturbed, 100 samples",)
-_ADVICE = "put back a copy of it, or make it again"
+_NARROW = 0.01  # the width of the second table of gradients
 Rows = Sequence[dict[str, Any]]
 
 
-def _section(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = read_object(directory / "bench" / RECORD, _ADVICE)[SECTION]
-    return found
+def _sections(directory: Path, name: str) -> list[dict[str, Any]]:
+    """Returns a section of the benchmarks of each machine that has it, or has begun it."""
+    found = (one.get(name) or one.get(f"partial-{name}") for one in machines(directory / "bench"))
+    return [section for section in found if section]
 
 
 def blocks(directory: Path) -> dict[str, list[str]]:
     """Returns the lines of each table, by the name of its block, from the results in a directory."""
-    section = _section(directory)
-    shown = [row for row in section["masks"] if row["width"] == section["settings"]["width"]]
+    (section,) = _sections(directory, SECTION)
+    shown, narrow = (
+        [row for row in section["masks"] if row["width"] == width] for width in (section["settings"]["width"], _NARROW)
+    )
     return {
-        "relaxed masks": _masks(shown),
+        "relaxed masks": _masks(shown, section["settings"]["rows"][1]),
         "relaxed gradients": _gradients(shown),
-        "relaxed times": _times(section["times"]),
-        "relaxed tasks": _tasks(section["neighbours"], directory / SECTION),
+        "narrow gradients": _gradients(narrow, norm=False),
+        "relaxed times": _times(directory),
+        "relaxed neighbours": _neighbours(directory),
+        "relaxed pruning": _pruning(directory / SECTION),
     }
 
 
-def _masks(rows: Rows) -> list[str]:
-    cells = ([row["relaxation"], f"{row['not_zero']:.1f}", f"{row['distance']:.3f}"] for row in rows)
-    return grid(["mask", "entries not 0", "distance to hard"], cells, text=1)
+def _masks(rows: Rows, n: int) -> list[str]:
+    header = ["mask", "source", "exact zeros", "entries not 0", "in float64", "distance to hard"]
+    cells = []
+    for row in rows:
+        name, counts = row["relaxation"], (row["not_zero"], row["not_zero_float64"])
+        texts = (f"{count:.1f}" for count in counts)
+        cells.append([name, RELAXATIONS[name].source, _zeros(name, *counts, n), *texts, f"{row['distance']:.3f}"])
+    return grid(header, cells, text=3)
 
 
-def _gradients(rows: Rows) -> list[str]:
-    header = ["mask", "entries not 0", "norm", "cosine", "gain of a step"]
-    means = ([plus_minus(row[name]) for name in ("norm", "cosine", "gain")] for row in rows)
-    cells = [
-        [row["relaxation"], f"{row['gradient_not_zero']:.1f}", *texts] for row, texts in zip(rows, means, strict=True)
-    ]
-    return grid(header, [*cells, ["the noise itself", "-", "1", "1", plus_minus(rows[0]["gain_of_reference"])]], text=1)
+def _zeros(name: str, not_zero: float, not_zero_float64: float, n: int) -> str:
+    """Says why a mask has zeros: those of a formula are as many in float64, those by underflow are fewer."""
+    if "samples" in name:
+        return "by chance"
+    if not_zero < not_zero_float64:
+        return "by underflow"
+    return "by construction" if not_zero < n else "none"
 
 
-def _times(rows: Rows) -> list[str]:
+def _gradients(rows: Rows, *, norm: bool = True) -> list[str]:
+    names = {"norm_gaussian": "norm"} if norm else {}
+    names |= {f"cosine_{noise}": f"cosine, {name}" for noise, name in _NOISES.items()} | {"gain": "gain of a step"}
+    cells = []
+    for row in rows:
+        texts = (plus_minus(row[field]) for field in names)
+        cells.append([row["relaxation"], f"{row['gradient_not_zero']:.1f}", *texts])
+    for noise, name in _NOISES.items():
+        gain = plus_minus(rows[0][f"gain_of_{noise}"])
+        own = {f"norm_{noise}": "1", f"cosine_{noise}": "1", "gain": gain}
+        cells.append([f"{name} noise itself", "-", *(own.get(field, "-") for field in names)])
+    return grid(["mask", "entries not 0", *names.values()], cells, text=1)
+
+
+def _times(directory: Path) -> list[str]:
     """Returns the lines of times relative to the reference, at the smallest and largest size, and of memory there."""
+    rows = _sections(directory, f"{SECTION}-times")[-1]["times"]
     shapes = list(dict.fromkeys((row["batch"], row["n"], row["k"]) for row in rows))
     found = {(row["batch"], row["n"], row["k"], row["what"]): row for row in rows}
     ends = [(shape, mode) for shape in (shapes[0], shapes[-1]) for mode in ("forward", "forward+backward")]
     cells = []
-    for name in LOOKS:
+    for name in RELAXATIONS:
         ratios = []
         for shape, mode in ends:
             mine, other = (found.get((*shape, f"{which} {mode}")) for which in (name, REFERENCE))
@@ -90,38 +124,55 @@ def _times(rows: Rows) -> list[str]:
     return grid(["mask", sizes[0], "with gradient", sizes[1], "with gradient", "memory"], cells, text=1)
 
 
-def _tasks(neighbours: dict[str, Any], directory: Path) -> list[str]:
-    """Returns the lines of test errors in both tasks, each with its difference from the reference, paired by seed."""
-    pruned = {run.name: run.final("hardened_error") for run in results.load(directory)[0] if "/" not in run.name}
-    nearest = {name: one["test_error"]["per_seed"] for name, one in neighbours.items() if name not in _LEFT_OUT}
-    others = {"before learning": ("before learning", ""), "no gradient of the mask": ("", "hard")}
-    others["the gradient of all weights"] = "", "identity_straight_through"
+def _neighbours(directory: Path) -> list[str]:
+    """Returns the lines of test errors of nearest neighbours, and their differences from the reference by seed."""
+    found: dict[str, Any] = {}
+    for section in _sections(directory, f"{SECTION}-neighbours"):
+        found |= section["neighbours"]
+    reference, cells = found[REFERENCE]["test_error"], []
+    for name in ("before learning", *RELAXATIONS):
+        one = found.get(name, {})
+        error, width = one.get("test_error"), one.get("width", "-")
+        cells.append(
+            [_alone(name), str(width), *([plus_minus(error), _minus(error, reference)] if error else ["-", "-"])]
+        )
+    return grid(["mask", "width", "test error, %", "minus p = 2"], cells, text=1)
+
+
+def _pruning(directory: Path) -> list[str]:
+    """Returns the lines of test errors of pruning, best first, and their differences from two references by seed."""
+    runs = {run.name: run.final("hardened_error") for run in results.load(directory)[0] if "/" not in run.name}
+    named = {"all weights": "identity_straight_through", "kept weights only": "hard"}
+    named |= {name: shown.pruned for name, shown in RELAXATIONS.items() if shown.pruned}
+    found = {name: interval(list(runs[f"final-{of_run}"])) for name, of_run in named.items()}
     cells = []
-    for name, (of_nearest, of_pruned) in ({name: (name, look[1]) for name, look in LOOKS.items()} | others).items():
-        row = [name]
-        for values, reference in (
-            (nearest.get(of_nearest), nearest[REFERENCE]),
-            (pruned.get(f"final-{of_pruned}"), pruned[f"final-{LOOKS[REFERENCE][1]}"]),
-        ):
-            row.append(plus_minus(interval(list(values))) if values else "-")
-            row.append(signed(_difference(values, reference)) if values and values is not reference else "-")
-        cells.append(row)
-    return grid(["gradient", "nearest neighbours", "minus p = 2", "pruning", "minus p = 2"], cells, text=1)
+    for name, error in sorted(found.items(), key=lambda item: item[1]["mean"]):
+        differences = (_minus(error, found[other]) for other in ("all weights", REFERENCE))
+        cells.append([_alone(name), plus_minus(error), *differences])
+    return grid(["gradient of", "test error, %", "minus all weights", "minus p = 2"], cells, text=1)
 
 
-def _difference(values: Sequence[float | None], reference: Sequence[float | None]) -> dict[str, Any]:
-    pairs = zip(values, reference, strict=True)
-    return interval([None if a is None or b is None else a - b for a, b in pairs])
+def _alone(name: str) -> str:
+    """Returns a name without the number of samples, which is another where a mask is trained with."""
+    return name.split(", 100")[0]
+
+
+def _minus(values: dict[str, Any], reference: dict[str, Any]) -> str:
+    if values is reference:
+        return "-"
+    pairs = zip(values["per_seed"], reference["per_seed"], strict=True)
+    return signed(interval([None if a is None or b is None else a - b for a, b in pairs]))
 
 
 def figure(directory: Path) -> Figure:
-    """Draws distance, sparsity and quality of the gradient of each relaxation against the width of its step."""
-    section = _section(directory)
+    """Draws distance, sparsity and cosines of the gradient of each relaxation against the width of its step."""
+    (section,) = _sections(directory, SECTION)
     drawn = Figure(figsize=(6.8, 5.4), layout="constrained")
     drawn.subplots(2, 2, sharex=True)
     for panel, (field, (label, logarithmic)) in zip(drawn.axes, _PANELS.items(), strict=True):
-        for name, (look, _) in LOOKS.items():
-            _line(panel, [row for row in section["masks"] if row["relaxation"] == name], field, look, name)
+        for name, shown in RELAXATIONS.items():
+            rows = sorted((row for row in section["masks"] if row["relaxation"] == name), key=lambda row: row["width"])
+            _line(panel, rows, field, shown.look, name)
         panel.set(xscale="log", ylabel=label.format(n=section["settings"]["rows"][1]))
         if logarithmic:
             panel.set_yscale("log")
