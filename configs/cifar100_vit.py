@@ -17,7 +17,7 @@ block again (`model.remat`); without that XLA counts 3 GB of temporaries an imag
 --config.accumulate=4; --config.mesh.fsdp=8 divides the parameters among 8 devices. A step of batch 8 on 8 virtual CPU
 devices peaked at 6.8 GB. The paper's step took 9.5 s on 8 TPUs (cross-entropy), 9.7 s (p = 2), 10 s (p = 4/3);
 Dosovitskiy et al. report 89.17 % accuracy after 500 steps and 91.15 % after 1000. The full size has not been
-trained here, because the weights could not be obtained, so none of these numbers is ours.
+trained here, because the ImageNet-21k weights could not be obtained, so none of these numbers is ours.
 
 `transformer` takes the place of ViT-B/16: a pretrained ViT-S/14 of DINOv2 at 224 pixels, trained whole by the paper's
 procedure, on one GPU (`experiments/vision/dinov2.py` says where its weights come from).

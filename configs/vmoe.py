@@ -17,7 +17,7 @@ The paper gives neither lam nor whether the mask is one of the gates or of the l
 Hardware: S/32 has 157.8 million parameters at 1000 classes, of which 134 million are experts'. The paper's runs took
 10 h (hard router) and 15 h (relaxed) on 128 TPUv2. `mesh.expert` divides the experts among devices, with an all-to-all
 of their slots; `mesh.fsdp` all large parameters. On 8 devices: --config.mesh.expert=8 --config.mesh.data=-1. The full
-size has not been trained here, because data and accelerators could not be obtained, so no number here is ours.
+size has not been trained here, because JFT-300M could not be obtained, so no number here is ours.
 
 `cifar100` is the paper's network and routing problem on public data: S/4 on CIFAR-100's crops of 28 pixels has as many
 tokens, 49 and the class token, as S/32 at 224 pixels, so the same blocks, groups of 8 images, n = 400, 32 experts and
