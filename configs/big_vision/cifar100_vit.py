@@ -19,8 +19,9 @@ held out.
 Metrics are in WORKDIR/big_vision_metrics.txt: `test/prec@1`, `test/loss` (cross-entropy), and `test/top3_error/loss`,
 the share of test images whose class is not among the 3 largest logits, for 1 to 10. The paper's hardware was 8 TPUs, at
 9.5 s a step (cross-entropy), 9.7 s (p = 2) and 10 s (p = 4/3); Dosovitskiy et al. report 89.17 % accuracy after 500
-steps and 91.15 % after 1000. Not trained here, as the ImageNet-21k weights could not be obtained: no number to expect is our own. On jax
-from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an AttributeError; all is written by then.
+steps and 91.15 % after 1000. Not trained here, as the ImageNet-21k weights could not be obtained: no number to expect
+is our own. On jax from 0.7 on the very last line of big_vision's `main` (`u.sync`) ends in an AttributeError; all is
+written by then.
 """
 
 from fractions import Fraction
