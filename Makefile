@@ -83,14 +83,14 @@ OLDEST := $(shell sed -n 's/^dependencies = \["jax>=\([0-9.]*\)".*/\1/p' pyproje
 test-oldest: JAX_WANTED := jax==$(OLDEST) jaxlib==$(OLDEST)
 test-oldest: test-with-oldest  ## The tests of the operators with the oldest JAX that the package may be installed with.
 test-newest: JAX_WANTED := jax jaxlib
-test-newest: test-with-newest  ## The same with the newest JAX that this Python can have.
+test-newest: test-with-newest  # The same with the newest JAX that this Python can have.
 
 test-with-%: $(DEV)
 	@$(BIN)/uv pip install --quiet --upgrade --python $(BIN)/python --target $(VENV)-$* $(JAX_WANTED)
 	@export PYTHONPATH="$(abspath $(VENV))-$*"; $(BIN)/python -c 'import jax; print("JAX", jax.__version__)' && \
 	  $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
 
-lock: $(READY)  ## Pin again what the packages of requirements.txt, -data and -dev need in turn, for every Python: requirements-lock.txt.
+lock: $(READY)  # Pin again what the packages of requirements.txt, -data and -dev need in turn, for every Python: requirements-lock.txt.
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --no-annotate --custom-compile-command "make lock" --quiet \
 	  requirements.txt requirements-data.txt requirements-dev.txt --output-file requirements-lock.txt
 
@@ -116,71 +116,33 @@ check-numbers: $(READY)  ## Recompute the tables of results from the archived ru
 size: $(READY)  ## Lines, files and words of every room beside its budget: a report, not a gate.
 	@$(RUN) scripts.size
 
-mnist: $(DATA)  ## The whole pruning experiment on MNIST: hyper-parameters, final runs, table, figures (about 110 minutes on 2 cores).
-	@$(RUN) experiments.mnist_pruning.suite --preset=full --out=$(RUNS)/mnist_pruning
+# What an experiment trains: PRESET=full unless another is given, into $(RUNS)/<experiment>_<preset>.
+mnist: PRESET ?= full
+mnist: $(DATA)  ## Prune an MLP on MNIST (110 minutes on 2 cores); PRESET=quick (4), lenet (9 hours of one), vit (an hour of one), resnet (a GPU).
+	@$(RUN) experiments.mnist_pruning.suite --preset=$(PRESET) --out=$(RUNS)/mnist_$(PRESET)
 
-mnist-lenet: $(DATA)  ## The same methods on LeNet-300-100, which many papers prune, at 10 to 1 % (about nine hours on one core).
-	@$(RUN) experiments.mnist_pruning.suite --preset=lenet --out=$(RUNS)/mnist_lenet
+cifar100: PRESET ?= full
+cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(PRETRAINED))  ## Fine-tune ViT-B/16 by top-k losses: needs its weights; PRESET=pretrained (39 minutes on 2 cores), last_block (7 hours of one), small (2 hours), transformer (a GPU).
+	@$(RUN) experiments.cifar100_vit.suite --preset=$(PRESET) --out=$(RUNS)/cifar100_$(PRESET)
 
-mnist-quick: $(DATA)  ## The main methods at 3 seeds and 10 epochs (under 4 minutes).
-	@$(RUN) experiments.mnist_pruning.suite --preset=quick --out=$(RUNS)/mnist_pruning-quick
+vmoe: PRESET ?= full
+vmoe: $(DATA) $(if $(filter tokens longer seeds,$(PRESET)),$(PRETRAINED))  ## Train V-MoE S/32 with each router: needs ImageNet; PRESET=tokens (95 minutes on 2 cores), longer (4 hours of one), small (an hour), cifar100 (a GPU).
+	@$(RUN) experiments.vmoe.suite --preset=$(PRESET) --out=$(RUNS)/vmoe_$(PRESET:longer=tokens)
 
-cifar100-pruning: $(DATA)  ## The same methods on a small vision transformer on CIFAR-100's coarse labels (an hour on one core).
-	@$(RUN) experiments.mnist_pruning.suite --preset=vit --out=$(RUNS)/cifar100_pruning
-
-cifar100-resnet: $(DATA)  ## The same methods on ResNet-20 and all of CIFAR-100, at 10 to 2 %: for a GPU (JAX=cuda13).
-	@$(RUN) experiments.mnist_pruning.suite --preset=resnet --out=$(RUNS)/cifar100_resnet
-
-cifar100: $(DATA)  ## Fine-tune ViT-B/16 on CIFAR-100, losses of the paper, full size: needs an accelerator and public weights.
-	@$(RUN) experiments.cifar100_vit.suite --preset=full --out=$(RUNS)/cifar100_vit-full
-
-cifar100-pretrained: $(DATA) $(PRETRAINED)  ## Its stand-in with ImageNet's features: a head on a frozen network, every loss, table, figures (39 minutes on 2 cores).
-	@$(RUN) experiments.cifar100_vit.suite --preset=pretrained --out=$(RUNS)/cifar100_pretrained
-
-cifar100-last-block: $(DATA) $(PRETRAINED)  ## The same of a few losses, with that network's last block trained, too (seven hours of a core).
-	@$(RUN) experiments.cifar100_vit.suite --preset=last_block --out=$(RUNS)/cifar100_last_block
-
-cifar100-transformer: $(DATA) $(PRETRAINED)  ## The paper's procedure on a pretrained ViT-S/14, all of it trained: for a GPU (JAX=cuda13).
-	@$(RUN) experiments.cifar100_vit.suite --preset=transformer --out=$(RUNS)/cifar100_transformer
-
-cifar100-small: $(DATA)  ## Its stand-in on a small network: pretraining, every loss, table, figure (two hours and a quarter on 2 busy cores).
-	@$(RUN) experiments.cifar100_vit.suite --preset=small --out=$(RUNS)/cifar100_vit
-
-learned-masks: $(DATA) $(PRETRAINED)  ## Masks learned for a frozen network: 2:4, half and a fifth of the weights kept, table (three to four hours on one core).
-	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
-
-vmoe-cifar100: $(DATA)  ## The paper's network and routing problem at 28 pixels, every router: for a GPU (JAX=cuda13).
-	@$(RUN) experiments.vmoe.suite --preset=cifar100 --out=$(RUNS)/vmoe_cifar100
-
-vmoe: $(DATA)  ## V-MoE S/32 with hard and relaxed routers, full size: needs accelerators and ImageNet.
-	@$(RUN) experiments.vmoe.suite --preset=full --out=$(RUNS)/vmoe-full
-
-vmoe-small: $(DATA) $(PRETRAINED)  ## Its stand-in with ImageNet's features of CIFAR-100: every router, ten seeds, table, figures (95 minutes on 2 cores).
-	@$(RUN) experiments.vmoe.suite --preset=tokens --out=$(RUNS)/vmoe_tokens
-
-vmoe-small-longer: $(DATA) $(PRETRAINED)  ## Four of its routers and a dense MLP for 3,200 steps (about four hours of a processor).
-	@$(RUN) experiments.vmoe.suite --preset=longer --out=$(RUNS)/vmoe_tokens
-
-vmoe-batches: $(DATA) $(PRETRAINED)  ## Three of its routers in batches of 1 to 1,024 images and token by token (40 minutes of a processor).
+vmoe-batches: $(DATA) $(PRETRAINED)  ## Test three routers in batches of 1 to 1,024 images, and token by token (40 minutes of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --only='(hard-logits|relaxed-logits|token_choice)(-l|$$)' --out=$(RUNS)/vmoe_tokens
 	@$(RUN) experiments.vmoe.batches $(addprefix $(RUNS)/vmoe_tokens/final-,hard-logits relaxed-logits token_choice) --out=$(RUNS)/vmoe_tokens/batches
 
-vmoe-scratch: $(DATA)  ## Its stand-in that learns its features itself: every router, table, figures (under an hour on 2 cores).
-	@$(RUN) experiments.vmoe.suite --preset=small --out=$(RUNS)/vmoe
-
-vmoe-clusters: $(READY)  ## A task where routing decides and the best assignment is known: every router, table, figures (two hours on one core, no data).
+vmoe-clusters: $(READY)  ## Train each router on a task whose best assignment is known (two hours on one core, no data).
 	@$(RUN) experiments.vmoe_clusters.suite --preset=clusters --out=$(RUNS)/vmoe_clusters
 
-launch-mnist: EXPERIMENT := mnist_pruning
-launch-cifar100: EXPERIMENT := cifar100_vit
-launch-vmoe: EXPERIMENT := vmoe
-launch-mnist launch-cifar100 launch-vmoe: CONFIG ?= configs/$(EXPERIMENT).py
-launch-mnist launch-cifar100 launch-vmoe: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
-launch-mnist: launch-experiment  ## Train on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y": scripts/launch/README.md.
-launch-cifar100: launch-experiment  ## The same for the vision transformer on CIFAR-100.
-launch-vmoe: launch-experiment  ## The same for the sparse mixture of experts.
+learned-masks: $(DATA) $(PRETRAINED)  ## Learn masks for a frozen network: 2:4, half and a fifth kept (three to four hours on one core).
+	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
-launch-experiment: $(DATA)
+launch: EXPERIMENT ?= mnist_pruning
+launch: CONFIG ?= configs/$(EXPERIMENT).py
+launch: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
+launch: $(DATA)  ## Train EXPERIMENT=vmoe, ... on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y".
 	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
@@ -240,7 +202,7 @@ docs: $(VENV)-docs/.ready  ## Build the documentation site, tutorials run (minut
 	  echo "done in $$(($$(date +%s) - start)) s: open docs/_build/html/index.html, or make docs-serve"
 
 docs-serve: PORT ?= 8000
-docs-serve: docs  ## Build the site and show it at http://localhost:8000; PORT=8080 for another.
+docs-serve: docs  # Build the site and show it at http://localhost:8000; PORT=8080 for another.
 	@echo "http://localhost:$(PORT) until Ctrl-C"
 	@$(VENV)-docs/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory docs/_build/html
 
@@ -253,5 +215,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist mnist-lenet mnist-quick cifar100-pruning cifar100-resnet cifar100 cifar100-pretrained cifar100-last-block cifar100-small vmoe vmoe-small vmoe-small-longer vmoe-batches vmoe-scratch vmoe-clusters relaxations figures compare report bench bench-gpu bench-device fuzz docs docs-serve \
-  clean launch-mnist launch-cifar100 launch-vmoe launch-experiment
+.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks launch relaxations figures compare report bench bench-gpu \
+  bench-device fuzz docs docs-serve clean

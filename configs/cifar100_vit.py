@@ -27,7 +27,7 @@ is not trained. Apart from that network and lam = 1 it is the paper's setting; 1
 are computed. `last_block` also trains the network's last block, and `whole` all of it.
 
 `small` is the second stand-in, which learns its features itself: a small network at 32 pixels, with weights from
-training it on the 20 coarse labels (`pretrain`). `make cifar100-small` does both, for all losses;
+training it on the 20 coarse labels (`pretrain`). `make cifar100 PRESET=small` does both, for all losses;
 results/cifar100_vit/table.md has what to expect.
 """
 

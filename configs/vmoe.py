@@ -27,10 +27,11 @@ k = 28. All images lie in the memory of one GPU. A step takes 1,024 images, and 
 both with experts, whose tokens are the 4 x 4 patches of the 8 x 8 places of a map of EfficientNet-Lite0, which has
 ImageNet's weights and is not trained, for CIFAR-100's images at 128 pixels. 25 images are a group. The map is that of
 its fifth stage of seven: on the last (`features.layer=maps`, `model.variant=mu/1`) a network without any MLP
-(`router=none`) is as good as one with experts, so routers cannot differ. `make vmoe-small` trains it with every router.
+(`router=none`) is as good as one with experts, so routers cannot differ. `make vmoe PRESET=tokens` trains it with every
+router.
 
 `small` is the second stand-in, which learns its features itself: a small network on CIFAR-100 at 32 pixels, with the
-same routing problem. `make vmoe-scratch` trains it; results/vmoe/table.md has what to expect.
+same routing problem. `make vmoe PRESET=small` trains it; results/vmoe/table.md has what to expect.
 """
 
 from collections.abc import Collection

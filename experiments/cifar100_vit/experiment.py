@@ -48,15 +48,15 @@ def prepare(config: ml_collections.ConfigDict) -> None:
         dinov2.PACKAGE.require_installed()
         network = f"{dinov2.PACKAGE.content} at {config.input.size} pixels in batches of {config.batch_size}"
         days = "two CPU cores would take days for it"  # 4.6 s an image, measured beside other jobs
-        hardware.require_accelerator(config, network, days, "make cifar100-last-block")
+        hardware.require_accelerator(config, network, days, "make cifar100 PRESET=last_block")
         return
     if is_convolutional(config):
         efficientnet_weights.PACKAGE.require_installed()
         network = f"{config.network} at {config.input.size} pixels in batches of {config.batch_size}"
-        hardware.require_accelerator(config, network, "the package of its weights", "make cifar100-pretrained")
+        hardware.require_accelerator(config, network, "the package of its weights", "make cifar100 PRESET=pretrained")
         return
     network = f"{config.model.variant} at {config.input.size} pixels in batches of {config.batch_size}"
-    hardware.require_accelerator(config, network, f"the weights {config.pretrained}", "make cifar100-small")
+    hardware.require_accelerator(config, network, f"the weights {config.pretrained}", "make cifar100 PRESET=small")
     if config.pretrained.startswith(download.SCHEMES):
         with about("pretrained", config.pretrained):
             download.fetch(config.pretrained)

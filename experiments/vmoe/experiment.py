@@ -83,7 +83,8 @@ def prepare(config: ml_collections.ConfigDict) -> None:
     if has_features(config):
         efficientnet_weights.PACKAGE.require_installed()
     network = f"{config.model.variant} in batches of {config.batch_size} images"
-    hardware.require_accelerator(config, network, f"{config.dataset} prepared in TFDS_DATA_DIR", "make vmoe-small")
+    data = f"{config.dataset} prepared in TFDS_DATA_DIR"
+    hardware.require_accelerator(config, network, data, "make vmoe PRESET=tokens")
 
 
 def load(config: ml_collections.ConfigDict) -> Data:

@@ -27,7 +27,7 @@ def summary(found: Mapping[Part, Runs], page: Path) -> list[str]:
         "",
         f"Look at   {page}",
         "          one file that needs no network: pictures, all tables, curves",
-        "Try next  make mnist-quick  MNIST itself (downloads it), in minutes",
+        "Try next  make mnist PRESET=quick  MNIST itself (downloads it), in minutes",
         "          make demo-all     the other methods, losses and routers, in minutes",
     ]
 

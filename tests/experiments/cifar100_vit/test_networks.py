@@ -61,7 +61,7 @@ def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monke
     assert augmented.shape == (6, 160, 160, 3)
     monkeypatch.setattr(package.Package, "is_installed", lambda self: True)
     with pytest.raises(
-        UsageError, match=r"efficientnet_lite0 at 160 pixels .* `make cifar100-pretrained` runs anywhere"
+        UsageError, match=r"efficientnet_lite0 at 160 pixels .* `make cifar100 PRESET=pretrained` runs anywhere"
     ):
         RECIPE.prepare(get_config("whole"))
 
@@ -76,7 +76,7 @@ def test_the_transformer_asks_for_a_gpu(monkeypatch):
     monkeypatch.setattr(package.Package, "is_installed", lambda self: True)
     config = get_config("transformer")
     RECIPE.validate(config)
-    with pytest.raises(UsageError, match=r"config\.accelerator=True.* `make cifar100-last-block`"):
+    with pytest.raises(UsageError, match=r"config\.accelerator=True.* `make cifar100 PRESET=last_block`"):
         RECIPE.prepare(config)
     config.model.attention = "cudnn"
     with pytest.raises(UsageError, match=r"config\.model\.attention='cudnn'"):

@@ -65,7 +65,8 @@ def test_make_hands_on_overrides_as_they_are_given(tmp_path):
     python.chmod(0o755)
     overrides = "--config.seeds=(0,1) --config.a='it is $(x) $HOME `y`'"
     variables = [f"BIN={tmp_path}", "READY=", "DATA=", "PLATFORM=gke", f"OVERRIDES={overrides}", "RUNS=elsewhere"]
-    command = ["make", "--silent", "launch-cifar100", *variables, "LAUNCH=--sweep 'config.p=1,2' --name=a"]
+    variables += ["EXPERIMENT=cifar100_vit", "LAUNCH=--sweep 'config.p=1,2' --name=a"]
+    command = ["make", "--silent", "launch", *variables]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split("\0")[:-1] == [
         *("-m", "scripts.launch", "gke", "cifar100_vit", "--config=configs/cifar100_vit.py"),
