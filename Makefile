@@ -118,15 +118,15 @@ size: $(READY)  ## Lines, files and words of every room beside its budget: a rep
 
 # What an experiment trains: PRESET=full unless another is given, into $(RUNS)/<experiment>_<preset>.
 mnist: PRESET ?= full
-mnist: $(DATA)  ## Prune an MLP on MNIST (110 minutes on 2 cores); PRESET=quick (4), lenet (9 hours of one), vit (an hour of one), resnet (a GPU).
+mnist: $(DATA)  ## Prune an MLP on MNIST (110 minutes on 2 cores); PRESET=quick (4), lenet (9 hours of one), vit (an hour of one), resnet (a GPU; not trained yet).
 	@$(RUN) experiments.mnist_pruning.suite --preset=$(PRESET) --out=$(RUNS)/mnist_$(PRESET)
 
 cifar100: PRESET ?= full
-cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(PRETRAINED))  ## Fine-tune ViT-B/16 by top-k losses: needs its weights; PRESET=pretrained (39 minutes on 2 cores), last_block (7 hours of one), small (2 hours), transformer (a GPU).
+cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(PRETRAINED))  ## Fine-tune ViT-B/16 by top-k losses: needs its weights, not trained yet; PRESET=pretrained (39 minutes on 2 cores), last_block (7 hours of one), small (2 hours), transformer (a GPU; not yet).
 	@$(RUN) experiments.cifar100_vit.suite --preset=$(PRESET) --out=$(RUNS)/cifar100_$(PRESET)
 
 vmoe: PRESET ?= full
-vmoe: $(DATA) $(if $(filter tokens longer seeds,$(PRESET)),$(PRETRAINED))  ## Train V-MoE S/32 with each router: needs ImageNet; PRESET=tokens (95 minutes on 2 cores), longer (4 hours of one), small (an hour), cifar100 (a GPU).
+vmoe: $(DATA) $(if $(filter tokens longer seeds,$(PRESET)),$(PRETRAINED))  ## Train V-MoE S/32 with each router: needs ImageNet, not trained yet; PRESET=tokens (95 minutes on 2 cores), longer (4 hours of one), small (an hour), cifar100 (a GPU; not yet).
 	@$(RUN) experiments.vmoe.suite --preset=$(PRESET) --out=$(RUNS)/vmoe_$(PRESET:longer=tokens)
 
 vmoe-batches: $(DATA) $(PRETRAINED)  ## Test three routers in batches of 1 to 1,024 images, and token by token (40 minutes of a processor).

@@ -203,7 +203,7 @@ def gradient(results: Path) -> Finding | None:
         return None
     run = min(relaxed, key=_steps)
     difference = _minus(final, "hard")[run.name]
-    told = f"loss {in_words(difference)}, noise {_TUNED_AT:g}"
+    told = f"its loss is {in_words(difference)}, noise {_TUNED_AT:g}"
     return Finding(None, Verdict(of_sign(-sign(difference)), told), "a task of ours")
 
 

@@ -102,8 +102,8 @@ def convergence(results: Path) -> Finding | None:
         return Verdict(of_fact(all(exact)), phrase.format(f"{sum(exact)} of {len(exact)}")) if exact else None
 
     return Finding(
-        verdict(lambda lam: lam == _PAPER_LAM, "at {} sizes"),
-        verdict(lambda lam: lam >= _LAM_IN_USE, f"in {{}} cases, lam from {_LAM_IN_USE:g}"),
+        verdict(lambda lam: lam == _PAPER_LAM, "exact at {} sizes"),
+        verdict(lambda lam: lam >= _LAM_IN_USE, f"exact in {{}} cases, lam at least {_LAM_IN_USE:g}"),
         name_of(record),
     )
 

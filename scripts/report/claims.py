@@ -39,20 +39,20 @@ _LEVEL, _TENTH = 2.0, 0.05
 
 CLAIMS = (
     # Section 6, Figure 5: pruning with it is more accurate than with a hard one (lam = 1e-4, p = 2 and 4/3).
-    Claim("Relaxed top-k prunes better than hard", "p = 4/3, a tenth of each matrix", pruning.accuracy, _PRUNING),
+    Claim("Relaxed top-k prunes better than hard", "p = 4/3, 10 % of each matrix kept", pruning.accuracy, _PRUNING),
     # Section 6, Figure 5: it trains significantly faster than with a hard top-k.
-    Claim("It trains faster than a hard one", "the same, until the hard one's last error", pruning.speed, _PRUNING),
+    Claim("Relaxed top-k trains faster", "the same, epochs to hard top-k's last error", pruning.speed, _PRUNING),
     # Section 6: the relaxed top-k maintains the rate of non-zero weights, 10 %.
     Claim(
-        "It keeps 10 % of the weights",
-        f"the same, at the end, ± {_TENTH:g} points",
+        "Relaxed top-k keeps 10 % of the weights",
+        f"the same, at the last step, ± {_TENTH:g} points",
         functools.partial(pruning.density, margin=_TENTH),
         _PRUNING,
     ),
     # Section 6: a hard top-k with its gradient, 5.9 % test error, is comparable to the relaxed operators.
     Claim(
-        "Optimal transport prunes as well",
-        f"the same, ± {_LEVEL:g} points of error",
+        "Optimal transport prunes as well as it",
+        f"the same, level is within {_LEVEL:g} points of error",
         functools.partial(pruning.optimal_transport, margin=_LEVEL),
         _PRUNING,
     ),
@@ -70,11 +70,11 @@ CLAIMS = (
     # Section 6, Figure 7: a V-MoE S/32 on JFT-300M has a better precision-at-1 than with hard top-k, in one run.
     Claim("A relaxed router is more precise", "ten iterations of Dykstra, precision-at-1", vmoe.precision, _ROUTING),
     # Figure 7: training the V-MoE takes 15 h, with hard top-k 10 h (+50 %), on a TPUv2-128.
-    Claim("A relaxed router takes 1.5 times as long", "a step, or more", benchmarks.routers, "results/bench"),
+    Claim("A relaxed router takes 1.5 times as long", "a training step, or longer", benchmarks.routers, "results/bench"),
     # Section 1: a hard top-k mask has null derivatives. Here, experts and their router are trained through it.
     Claim(
         "Hard masks are hard to train through",
-        "loss of a relaxed router over a hard one's",
+        "a relaxed router trains to a lower loss",
         clusters.gradient,
         "results/vmoe_clusters",
     ),
@@ -85,9 +85,9 @@ CLAIMS = (
     # Section 4, Figure 1: the relaxed top-k mask is exactly 0 for most entries.
     Claim("The relaxed mask is sparse", "lam = 0.1, normal entries", operators.sparsity, "ops"),
     # Section 4, Figures 1 and 3: it is differentiable everywhere for p = 4/3.
-    Claim("It is differentiable everywhere", "p = 4/3", operators.smoothness, "ops"),
+    Claim("The relaxed mask is differentiable everywhere", "p = 4/3", operators.smoothness, "ops"),
     # Appendix A.6: the error of the relaxed top-k in magnitude is at most lam max|x|.
-    Claim("Its error is at most lam max abs(x)", "p = 2, lam = 1e-4", operators.error_bound, "ops"),
+    Claim("It is within lam max abs(x) of hard top-k", "in magnitude, p = 2, lam = 1e-4", operators.error_bound, "ops"),
     # Section 6: the top-3 loss with a one-hot target is a Fenchel-Young loss.
     Claim("Top-3 loss is a Fenchel-Young loss", "never below 0", operators.loss_is_bounded, "ops"),
 )

@@ -61,7 +61,7 @@ def loss_is_bounded(_: Path) -> Finding:
         before, after = (float(loss(logits - shift, target)) for shift in (0, 100))
         change = round(after - before, 9) + 0.0
         name = kind.replace("_", "-")
-        return Verdict(of_fact(after >= 0), f"{name} target: {change:g} where all logits fall by 100")
+        return Verdict(of_fact(after >= 0), f"{name} target: the loss changes by {change:g} where all logits fall by 100")
 
     with jax.enable_x64(True):
         logits, target = _normal()[0, :10], jnp.zeros(10).at[0].set(1.0)

@@ -17,7 +17,7 @@ from scripts import networks
 from scripts.report import again, benchmarks, compute, relaxations
 from scripts.report.claims import Claim
 
-_ANSWERS = ("claim, and what decides it", "as the paper sets it", "as one would use it", "measured on")
+_ANSWERS = ("claim, and what decides it", "with the paper's settings", "as one would use it", "measured on")
 _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=name) -->)", re.DOTALL)
 
 

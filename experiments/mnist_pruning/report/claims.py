@@ -120,6 +120,6 @@ def optimal_transport(results: Path, margin: float) -> Finding | None:
 
     def judge(pair: _Pair) -> Verdict:
         transports = minus(pair.rival, pair.relaxed, "test_error")
-        return Verdict(finding.of_level(transports, margin), f"{pair.how}: its error {in_words(transports)}")
+        return Verdict(finding.of_level(transports, margin), f"{pair.how}: transport's error {in_words(transports)}")
 
     return _finding(results, "ot_straight_through", judge, searched=False)
