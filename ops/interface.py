@@ -452,7 +452,7 @@ def _compiled(
 
 
 def stored(values: Any) -> Any:
-    """Returns arrays unchanged, which a CPU then computes once and stores.
+    """Returns arrays unchanged; a CPU computes them, and their gradients, once and stores them.
 
     Otherwise XLA computes an entry again in each loop that reads it, with everything before it: programs of operators
     that follow one another would grow quadratically.
