@@ -460,6 +460,20 @@ def stored(values: Any) -> Any:
     return lax.optimization_barrier(values) if target()[0] == "cpu" else values
 
 
+@jax.custom_jvp
+def stored_if_differentiated(value: Array) -> Array:
+    """Returns a floating result of an operator unchanged, and ``stored`` if it is differentiated.
+
+    Then a later loop reads it, too. What only goes on from here is computed faster with what follows.
+    """
+    return value
+
+
+@stored_if_differentiated.defjvp
+def _stored_if_differentiated_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return stored_if_differentiated(stored(primals[0])), stored(tangents[0])
+
+
 def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
     """Returns ``x`` as rows ``(rows, n)`` along ``axes``."""
     return jnp.moveaxis(x, axes, range(-len(axes), 0)).reshape(-1, size_along(x.shape, axes)).astype(dtype)
@@ -468,7 +482,7 @@ def _as_rows(x: Array, axes: tuple[int, ...], dtype: Any) -> Array:
 def _restored(x: Array, axes: tuple[int, ...], kind: str, found: Array) -> Array:
     """Returns a result of rows in the shape and dtype that the operator returns for ``x``."""
     if kind != FULL_PRECISION_ROWS and jnp.issubdtype(found.dtype, jnp.floating):
-        found = found.astype(x.dtype)
+        found = stored_if_differentiated(found.astype(x.dtype))
     batch = batch_shape(x, axes)
     if kind in (ROWS, FULL_PRECISION_ROWS):
         return found.reshape(batch)

@@ -296,7 +296,8 @@ def _compiled(
             return rescaled(groups, x, s, y, at_zero.reshape(along_layers))
 
         together = zip(parts, working, competing, kept, leaves, strict=True)
-        return tuple(rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
+        rebuilt = (rebuild(part.groups, x, s, y).astype(leaf.dtype) for part, x, s, y, leaf in together)
+        return tuple(map(interface.stored_if_differentiated, rebuilt))
 
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         entries = interface.stored(entries)

@@ -65,5 +65,5 @@ def test_a_program_grows_no_faster_than_its_calls(monkeypatch):
         return jax.jit(jax.grad(loss)).lower(jax.ShapeDtypeStruct((6, 25), jnp.float32))
 
     two, four = (lowered(calls).compile().as_text().count(" = ") for calls in (2, 4))
-    assert four < 2.5 * two
+    assert four < 2.2 * two
     assert ("xla_late" in lowered(1).as_text()) == hasattr(jax, "Inline")
