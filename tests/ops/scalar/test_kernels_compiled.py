@@ -33,26 +33,28 @@ _GPUS = {  # one for either language that kernels are written in
 _CHIPS = {"v5e": "v5litepod-4", "v6e": "v6e-4"}
 
 
-@pytest.fixture(params=[*_CHIPS, *_GPUS])
-def chip(request, monkeypatch):
-    """A mesh of one device that is not there."""
-    name = request.param
+def devices_of(name, monkeypatch):
+    """Returns devices that are not there."""
     if name in _CHIPS:
         pytest.importorskip("libtpu")
         monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
         monkeypatch.setenv("TPU_ACCELERATOR_TYPE", _CHIPS[name])
         monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "localhost")
-        found = topologies.get_topology_desc(topology_name=f"{name}:2x2", platform="tpu")
-    else:
-        if importlib.util.find_spec("jax_cuda13_plugin") is None:
-            pytest.skip("jax_cuda13_plugin is not installed")
-        options = {"topology": "1x1x1", "target_config": _GPUS[name]}
-        found = topologies.get_topology_desc(platform="cuda", topology_name=name, **options)
-    return Mesh(np.array(found.devices[:1]), ("x",))
+        return topologies.get_topology_desc(topology_name=f"{name}:2x2", platform="tpu").devices
+    if importlib.util.find_spec("jax_cuda13_plugin") is None:
+        pytest.skip("jax_cuda13_plugin is not installed")
+    options = {"topology": "1x1x1", "target_config": _GPUS[name]}
+    return topologies.get_topology_desc(platform="cuda", topology_name=name, **options).devices
 
 
-def compiled(mesh, function, shape):
-    x = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
+@pytest.fixture(params=[*_CHIPS, *_GPUS])
+def chip(request, monkeypatch):
+    """A mesh of one device that is not there."""
+    return Mesh(np.array(devices_of(request.param, monkeypatch)[:1]), ("x",))
+
+
+def compiled(mesh, function, shape, *spec):
+    x = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec(*spec)))
     with jax.set_mesh(mesh):
         return jax.jit(function).lower(x).compile()
 
@@ -77,3 +79,10 @@ def test_one_kernel_as_long_as_rows_fit(chip, rows, n):
     fits = n <= LONGEST["tpu" if chip.devices.flat[0].platform == "tpu" else "cuda"]
     assert text.count("custom_call_target=") == fits
     assert (" while(" in text) != fits
+
+
+def test_a_row_on_four_chips_is_not_gathered(monkeypatch):
+    mesh = Mesh(np.array(devices_of("v5e", monkeypatch)), ("x",))
+    text = compiled(mesh, lambda x: ops.topk_mask(x, 50), (8, 2**17), None, "x").as_text()
+    assert " all-reduce" in text
+    assert " all-gather" not in text
