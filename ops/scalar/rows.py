@@ -151,16 +151,6 @@ def _identity(x: Any) -> Any:
     return x
 
 
-def called(function: Callable[..., Values]) -> Callable[..., Values]:
-    """Returns ``function`` in a form that XLA compiles about once for all its calls in a program.
-
-    XLA would inline each call early and compile it anew, with what surrounds it. A late one it cannot divide over
-    devices, so that this is for a process with a single device.
-    """
-    late: Any = getattr(jax, "Inline", None)  # since JAX 0.12
-    return jax.jit(function, inline=late.XLA_LATE) if late and jax.device_count() == 1 else function
-
-
 # From this number of entries on, dividing a pass over the cores takes less time than the pass on one core.
 _ENTRIES_WORTH_DIVIDING = 2**16
 
@@ -311,9 +301,25 @@ def vector_rows(
     """
     if target()[0] != "cpu":
         return None
-    size = None if entries is None else sum(s.size for s in jax.tree.leaves(entries))
-    few = isinstance(size, int) and size < _ENTRIES_WORTH_DIVIDING  # a symbolic size may be any
+    few = entries is not None and _fewer(entries, _ENTRIES_WORTH_DIVIDING)
     return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
+
+
+def _fewer(entries: tuple[Array, ...], bound: int) -> bool:
+    size = sum(s.size for s in jax.tree.leaves(entries))
+    return isinstance(size, int) and size < bound  # a symbolic size may be any
+
+
+def called(solve: Callable[..., Values], entries: tuple[Array, ...], k: Array, lam: Array) -> Values:
+    """Returns ``solve(entries, k, lam)``, which XLA compiles about once for all calls of one shape in a program.
+
+    XLA would inline each call early and compile it anew, with what surrounds it. A late one it cannot divide over
+    devices, so that this is for a process with a single device. A call takes as long as some passes over one short row.
+    """
+    late: Any = getattr(jax, "Inline", None)  # since JAX 0.12
+    if not late or jax.device_count() > 1 or (k.size == 1 and _fewer(entries, _PIECE)):
+        return solve(entries, k, lam)
+    return jax.jit(solve, inline=late.XLA_LATE)(entries, k, lam)
 
 
 def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
