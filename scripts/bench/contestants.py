@@ -124,7 +124,7 @@ def _side(mask: np.ndarray) -> np.ndarray:
 
 
 def weighted_sum(function: Function, x: Array, weights: Array) -> Array:
-    """The sum of the outputs, of which there may be fewer than weights in a row."""
+    """Returns the weighted sum of the outputs, whose rows may be shorter than those of the weights."""
     y = _last(function(x))
     return jnp.sum(y * weights[..., : y.shape[-1]])
 

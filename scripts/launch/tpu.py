@@ -22,7 +22,7 @@ _RUNTIMES = {
     **{"v4": "tpu-ubuntu2204-base", "v5litepod": "v2-alpha-tpuv5-lite"},
     **{"v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e"},
 }
-# Taken away, stopped, and never granted; what is left of it takes up the name.
+# The states of a lost TPU: taken away, stopped or never granted. It must be deleted before its name is free.
 _LOST = ("SUSPENDED", "FAILED", "PREEMPTED", "TERMINATED")
 POLL_SECONDS = 20.0  # between two looks at a TPU to come
 # A connection over which nothing comes for hours is kept, and one that is gone is noticed, in three minutes.

@@ -57,7 +57,7 @@ class Runner:
         return self.failed
 
     def waves(self) -> Iterator[list[SuiteRun]]:
-        """The runs in parts, each of which waits for those before it; where one can never begin, it is in the last."""
+        """Yields the runs in order of dependency; those that can never start come last."""
 
         def awaited(run: SuiteRun) -> set[str | None]:
             rivals = {other.name for other in self.runs if run.best_of and other.candidate_for == run.best_of}

@@ -73,32 +73,32 @@ def attempts(jobs: Sequence[Job], processes: int) -> Generator[tuple[Job, float 
     Each of several threads has a process of its own with a share of the processors, so that a process that dies costs
     its run alone. When the iterator is closed, what is under way is stopped and saved.
     """
-    available, shares, own = processors(), queue.SimpleQueue[list[int]](), threading.local()
+    available, core_sets, local = processors(), queue.SimpleQueue[list[int]](), threading.local()
     for number in range(processes):
-        shares.put(available[number::processes])
+        core_sets.put(available[number::processes])
     spawn = multiprocessing.get_context("spawn")  # what JAX has started does not survive a fork
     stopping, lock = threading.Event(), threading.Lock()
 
-    def begin() -> None:
+    def init_thread() -> None:
         # A process starts with the mask of its thread: signals wait until it is ready for them.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        own.share, own.executor = shares.get(), None
+        local.cores, local.executor = core_sets.get(), None
 
-    def outcome(job: Job) -> float | str:
-        own.executor = own.executor or ProcessPoolExecutor(1, spawn, _prepare, (own.share,))
+    def run_job(job: Job) -> float | str:
+        local.executor = local.executor or ProcessPoolExecutor(1, spawn, _prepare, (local.cores,))
         try:
             with lock:  # no process starts once all are told to stop
                 if stopping.is_set():
                     return "stopped"
-                future = own.executor.submit(_attempt, job)
+                future = local.executor.submit(_attempt, job)
             return future.result()
         except BrokenProcessPool:
-            own.executor = None
+            local.executor = None
             return "its process was killed, by a user or for want of memory"
 
     resource_tracker.ensure_running()  # started by a thread, it would let signals through
-    threads = ThreadPoolExecutor(processes, initializer=begin)
-    under_way = {threads.submit(outcome, job): job for job in jobs}
+    threads = ThreadPoolExecutor(processes, initializer=init_thread)
+    under_way = {threads.submit(run_job, job): job for job in jobs}
     try:
         for future in as_completed(under_way):
             yield under_way[future], future.result()
@@ -113,14 +113,14 @@ def attempts(jobs: Sequence[Job], processes: int) -> Generator[tuple[Job, float 
         threads.shutdown()
 
 
-def _prepare(share: list[int]) -> None:
+def _prepare(cores: list[int]) -> None:
     """Begins a process: it ends when told to, or when nobody is there to tell it."""
     os.setpgrp()  # a terminal's signals do not come here
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, share)  # before XLA counts them
+        os.sched_setaffinity(0, cores)  # before XLA counts them
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     when_the_parent_ends(lambda: os.kill(os.getpid(), signal.SIGTERM))
