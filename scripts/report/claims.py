@@ -70,7 +70,7 @@ CLAIMS = (
     # Section 6, Figure 7: a V-MoE S/32 on JFT-300M has a better precision-at-1 than with hard top-k, in one run.
     Claim("A relaxed router is more precise", "ten iterations of Dykstra, precision-at-1", vmoe.precision, _ROUTING),
     # Figure 7: training the V-MoE takes 15 h, with hard top-k 10 h (+50 %), on a TPUv2-128.
-    Claim("A relaxed router takes 1.5 times as long", "a training step, or longer", benchmarks.routers, "results/bench"),
+    Claim("A relaxed router takes 1.5 times as long", "a training step", benchmarks.routers, "results/bench"),
     # Section 1: a hard top-k mask has null derivatives. Here, experts and their router are trained through it.
     Claim(
         "Hard masks are hard to train through",
