@@ -52,7 +52,8 @@ def _demo(out: Path, everything: bool, stop: Event) -> int:
     found = find([str(out)])
     runs = {part: _labelled(part, found) for part in PARTS}
     verdicts = {part: summary.verdict(part, its) for part, its in runs.items()}
-    written = page.make(parts, verdicts, found, out)
+    conclusion = [summary.conclusion(part, its) for part, its in runs.items()]
+    written = page.make(parts, conclusion, verdicts, found, out)
     print(*summary.summary(runs, written), sep="\n")
     return 0
 

@@ -21,7 +21,7 @@ class Part:
       metric: the metric of a run by its name in the last row (`test_accuracy/3`).
       lower: whether a lower value is better.
       labels: the labels of the runs in the summary, by name.
-      questions: pairs of these runs: is the first better than the second?
+      questions: pairs of these runs: is the first better than the second? The first pair is that of the conclusion.
     """
 
     title: str
@@ -62,8 +62,8 @@ PARTS = (
             "final-layers123-relaxed-p2": "relaxed (paper's lam)",
         },
         [
-            ("final-layers123-relaxed-p2", "final-layers123-hard"),
             ("final-layers123-annealed-p2", "final-layers123-hard"),
+            ("final-layers123-relaxed-p2", "final-layers123-hard"),
             ("final-layers123-annealed-p2", "final-layers123-gradual"),
         ],
     ),
@@ -80,7 +80,7 @@ PARTS = (
             "final-topk-p2": "top-3 (paper's target)",
             "final-topk-p2-smooth": "top-3 (smooth target)",
         },
-        [("final-topk-p2", "final-xent"), ("final-topk-p2-smooth", "final-xent")],
+        [("final-topk-p2-smooth", "final-xent"), ("final-topk-p2", "final-xent")],
     ),
     Part(
         "routers",

@@ -1,4 +1,4 @@
-"""The summary of the demo: bars for each part, and a sentence that follows from its numbers."""
+"""The summary of the demo: bars for each part, what its numbers show, and a conclusion of a sentence a part."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,27 @@ def summary(found: Mapping[Part, Runs], page: Path) -> list[str]:
         f"±: 95 % interval over {seeds} seeds. Noise: a difference whose interval includes 0.",
         "What the paper claims, and what larger runs say of it: README.md",
         "",
+        *(line for part, runs in found.items() for line in textwrap.wrap(conclusion(part, runs), _WIDTH)),
+        "",
         f"Look at   {page}",
         "          one file that needs no network: pictures, all tables, curves",
-        "Try next  make mnist PRESET=quick  MNIST itself (downloads it), in minutes",
-        "          make demo-all     the other methods, losses and routers, in minutes",
+        "Try next  make mnist PRESET=quick   MNIST itself (downloads it)",
+        "          make demo-all             all methods, losses and routers",
     ]
+
+
+def conclusion(part: Part, runs: Runs) -> str:
+    """Answers the first question of a part in a sentence; a difference whose interval includes 0 is no answer."""
+    one, other = part.questions[0]
+    value = difference(runs[one], runs[other], part.metric)
+    mean, half = value["mean"], value["interval95"]
+    if half is None or abs(mean) <= half:
+        answer = "no difference shows between {} and {}"
+    else:
+        answer = "{} is better than {}" if (mean < 0) == part.lower else "{} is worse than {}"
+    ends = (interval(runs[name].final(part.metric))["mean"] for name in (one, other))
+    numbers = " and ".join("none" if end is None else f"{end:.1f}" for end in ends)
+    return f"{part.title.capitalize()}: {answer.format(part.labels[one], part.labels[other])} ({numbers} %)."
 
 
 def _bars(part: Part, runs: Runs) -> Sequence[str]:

@@ -16,7 +16,7 @@ from experiments.core.suite.plan import find
 from scripts.demo import training
 from scripts.demo.__main__ import main
 from scripts.demo.parts import CLUSTERS, PARTS, PRESET, Part
-from scripts.demo.summary import verdict
+from scripts.demo.summary import conclusion, verdict
 from tests.experiments.support import ROOT
 from tests.scripts.workdirs import write_fine_tuning, write_vmoe, write_workdir
 
@@ -42,7 +42,10 @@ def run(metric, values):
 )
 def test_a_verdict_follows_from_the_paired_interval(first, second, lower, said):
     part = Part("x", "x", 1.0, "", "X", "m", lower, {"a": "A", "b": "B"}, [("a", "b")])
-    assert verdict(part, {"a": run("m", first), "b": run("m", second)}) == f"Take from it: {said}."
+    runs = {"a": run("m", first), "b": run("m", second)}
+    assert verdict(part, runs) == f"Take from it: {said}."
+    answer = "no difference" if "no clear" in said else "is better" if "better" in said else "is worse"
+    assert answer in conclusion(part, runs)
 
 
 @pytest.mark.parametrize("part", [*PARTS, CLUSTERS], ids=lambda part: part.title)
@@ -110,11 +113,12 @@ def test_runs_that_are_done_end_in_a_summary_and_a_page(demo, tmp_path):
     assert "suite" not in said  # it is in the log
     lines = said.splitlines()
     assert "pruning 5/5, losses 4/4, routers 2/2" in lines[0]
-    assert len(lines) <= 42
+    assert len(lines) <= 50
     assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80
     assert str(out / "index.html") in said
     page = (out / "index.html").read_text().partition("<script")[0]
     assert page.count('<img src="data:image/png;base64,') == 3
+    assert all(answer in page and answer in said for answer in ("Pruning: ", "Losses: ", "Routers: "))
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
 
 
