@@ -8,10 +8,10 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose
 from .gradients import envelope
 from .interface import FEATURES, INTEGERS, Range, rowwise
 from .losses import Reduction, by_example, is_class, loss_of_rows, regularisation
-from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .topk import topk_mask
 

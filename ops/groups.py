@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from .arithmetic import choose, ratio
 from .interface import check_whole, shown
-from .scalar.arithmetic import choose, ratio
 
 Axes = int | tuple[int, ...] | Literal["inputs", "outputs"]
 

@@ -8,6 +8,7 @@ least float32 and scalars per row as ``(rows, 1)``; axes, dtypes and shardings a
 import functools
 import math
 import operator
+import re
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -18,8 +19,6 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import NamedSharding, PartitionSpec, auto_axes
 from jax.typing import ArrayLike
-
-from .scalar.rows import target
 
 ZeroLam = Literal["all", "some", "none"]
 Axis = int | tuple[int, ...] | None  # the axis along which entries compete, or several, or None for all
@@ -164,6 +163,18 @@ def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     return module.minimum(whole, size).astype(dtype)
 
 
+class Share(NamedTuple):
+    """The ``density`` of a row, which ``rowwise`` turns into a number of its entries (``share_of``)."""
+
+    density: ArrayLike
+
+
+def amount(k: ArrayLike | None, density: ArrayLike | None) -> Any:
+    """Returns how much ``rowwise`` is to select of each row: ``k`` itself, or the share ``density`` of its entries."""
+    check_one_of(k, density)
+    return k if density is None else Share(density)
+
+
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Checks that a value is one of the allowed names, and returns it."""
     if not isinstance(value, str) or value not in allowed:
@@ -194,8 +205,9 @@ def check_whole(name: str, value: int, low: float = -math.inf, high: float = mat
 def _array(value: Any) -> Array | np.ndarray:
     """Returns ``value`` as a JAX array if it is one, else as a NumPy array, of objects if it is no array at all."""
     try:
-        return value if isinstance(value, jax.Array) else np.asarray(value)
-    except (TypeError, ValueError):  # for example a ragged list
+        is_plain = isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+        return value if is_plain else np.asarray(value)
+    except (TypeError, ValueError):  # for example a ragged list, or a key of random numbers
         return np.empty(0, object)
 
 
@@ -285,8 +297,11 @@ def check_one_of(k: Any, density: Any) -> None:
 
 
 def rows_with_zero_lam(lam: ArrayLike) -> ZeroLam:
-    """Returns which rows need the hard operator because their ``lam`` is 0; ``"some"`` if ``lam`` is not known."""
-    lam = check_values("lam", lam, STRENGTH)
+    """Returns which rows need the hard operator because their ``lam`` is 0; ``"some"`` if ``lam`` is not known.
+
+    Values are not checked, which ``rowwise`` does.
+    """
+    lam = _array(lam)
     if not known(lam):
         return "some"
     zeros = np.asarray(lam) == 0
@@ -372,8 +387,8 @@ def rowwise(
       axis: the axis of the rows. With several axes, or ``None`` for all, a row holds the entries of all in their order.
       name: the name of ``x`` in errors.
       aligned: real or boolean arrays that broadcast against ``x``; passed as rows.
-      per_row: values that broadcast to one per row (the shape of ``x`` without ``axis``), with their ranges; passed as
-        ``(rows, 1)``. New values compile nothing.
+      per_row: values that broadcast to one per row (the shape of ``x`` without ``axis``), or an ``amount``, with their
+        ranges; passed as ``(rows, 1)``. New values compile nothing.
       where: boolean array that broadcasts against ``x``; passed as rows, if given.
       constants: pytrees of arrays without rows; passed unchanged.
       returns: pytree that says for each array the function returns which of ``ENTRIES``, ``FEATURES``, ``ROWS`` and
@@ -394,6 +409,8 @@ def rowwise(
     check_count(name, size)
     values = {}
     for key, (value, limits) in (per_row or {}).items():
+        if isinstance(value, Share):
+            value = share_of(value.density, size, working_dtype(x.dtype))
         checked = check_values(key, value, limits, size, axis, working_dtype(x.dtype))
         values[key] = _per_row(key, checked, x, axes, limits)
     others = {}
@@ -420,15 +437,6 @@ def rowwise(
     return jax.tree.map(zeros, returns, jax.eval_shape(compiled, *arguments, constants or {}))
 
 
-def amount(k: ArrayLike | None, density: ArrayLike | None, x: Array, axis: Axis, axis_name: AxisName = None) -> Any:
-    """Returns how much is selected of each row of ``x``: ``k`` itself, or ``density`` times ``n``, rounded down."""
-    check_one_of(k, density)
-    if density is None:
-        return k
-    size = size_along(x.shape, check_axes(axis, x.ndim), axis_name)
-    return share_of(density, size, working_dtype(x.dtype))
-
-
 @functools.partial(jax.jit, static_argnames=("function", "axes", "returns", "static"))
 def _compiled(
     x: Array, *others: Any, function: Callable, axes: tuple[int, ...], returns: Any, static: tuple[tuple[str, Any], ...]
@@ -449,6 +457,24 @@ def _compiled(
 
     specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
     return on_mesh(apply, specs)(x, *others)
+
+
+def target() -> tuple[str, str]:
+    """Returns platform and kind of the device for which a program being traced is likely to be compiled.
+
+    A mesh in force may name the device (a mesh of a topology does so without real devices). Otherwise it is
+    ``jax.default_device``, or JAX's default device.
+    """
+    device: Any = jax.sharding.get_abstract_mesh().abstract_device
+    if device is None:
+        config: Any = jax.config  # JAX 0.10 does not declare the field
+        chosen = config.jax_default_device
+        device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
+    platform = device.platform
+    # The compute capability is "9.0" on an NVIDIA GPU and "gfx942" on an AMD GPU.
+    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
+        platform = "other gpu"
+    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
 
 
 def stored(values: Any) -> Any:

@@ -9,9 +9,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose
+from .budget import Items, solve_knapsack
 from .interface import Axis, broadcast, check_where, floating, known, rowwise
-from .scalar.arithmetic import choose
-from .scalar.budget import Items, solve_knapsack
 
 # Costs are rescaled if the largest of a row is outside this range.
 _UNSCALED_COSTS = (2.0**-20, 2.0**20)

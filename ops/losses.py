@@ -10,9 +10,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .gradients import envelope
 from .interface import FULL_PRECISION_ROWS, ROWS, Range, rowwise
-from .scalar.arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .scalar.equation import Equation
 from .scalar.mask import select_topk
 

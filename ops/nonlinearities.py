@@ -6,8 +6,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
+from .arithmetic import choose
 from .interface import shown
-from .scalar.arithmetic import choose
 
 Entrywise = Callable[[Array], Array]
 

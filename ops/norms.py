@@ -6,9 +6,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose, row_sum
 from .interface import ROWS, Axis, Range, amount, floating, known, rowwise, shown
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.arithmetic import choose, row_sum
 
 # The tolerance of a membership in a polytope, in units in the last place; for the sum, relative to k.
 _TOLERANCE = 64
@@ -105,13 +105,15 @@ def _conjugate_of(
     function, y: ArrayLike, k: ArrayLike | None, density: ArrayLike | None, axis: Axis, phi: Nonlinearity
 ) -> Array:
     y = floating(y, "y")
-    k = amount(k, density, y, axis)
-    if density is not None and known(k) and np.any(np.asarray(k) == 0) and y.size:
+    per_row = {"k": (amount(k, density), _SUPPORT)}
+    if density is not None and y.size:
         n = interface.size_along(y.shape, interface.check_axes(axis, y.ndim, "y"))
-        raise ValueError(
-            f"density must be at least 1 / {n}, which is one entry along axis {axis}, got {shown(density)}"
-        )
-    return rowwise(function, y, axis=axis, name="y", per_row={"k": (k, _SUPPORT)}, returns=ROWS, phi=phi)
+        share = interface.share_of(density, n, y.dtype)
+        if known(share) and np.any(np.asarray(share) == 0):
+            raise ValueError(
+                f"density must be at least 1 / {n}, which is one entry along axis {axis}, got {shown(density)}"
+            )
+    return rowwise(function, y, axis=axis, name="y", per_row=per_row, returns=ROWS, phi=phi)
 
 
 def _weighted(x: Array, *, w: Array) -> Array:

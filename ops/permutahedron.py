@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from .arithmetic import choose
 from .interface import (
     ROWS,
     SHARE,
@@ -26,7 +27,6 @@ from .interface import (
 from .isotonic.problem import Problem, descending
 from .isotonic.solvers import PAV, Solver, SolverName, as_solver, solve
 from .nonlinearities import IDENTITY
-from .scalar.arithmetic import choose
 
 
 def project_permutahedron(

@@ -8,9 +8,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose
 from .interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, Range, broadcast, exportable, rowwise
-from .scalar.arithmetic import choose
-from .scalar.marginals import Problem, solve
+from .marginals import Problem, solve
 
 _COUNT = Range("at least 1", 1, integer=True)
 _LIMIT = Range(">= 0", 0)

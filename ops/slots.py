@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose
 from .interface import FEATURES, ROWS, amount, exportable, on_mesh, rowwise, spec_of
-from .scalar.arithmetic import choose
 from .scalar.equation import Equation
 from .scalar.mask import mask_of
 
@@ -65,7 +65,7 @@ def soft_topk(
         _in_slots,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
+        per_row={"k": (amount(k, density), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
         where=where,
         returns=SoftTopk(FEATURES, FEATURES, ROWS),
         equation=Equation(interface.check_p(p), zero=interface.rows_with_zero_lam(lam)),

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from .arithmetic import choose, row_sum
 from .interface import FULL_PRECISION_ROWS, STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_flag, check_p, rowwise
-from .scalar.arithmetic import choose, row_sum
 from .topk import hard_topk_mask
 
 

@@ -11,11 +11,11 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import TwoFloat, choose, select
 from .interface import Axis, Range, ZeroLam, amount, rowwise
-from .scalar.arithmetic import TwoFloat, choose, select
+from .prefixes import prefix_thresholds
 from .scalar.equation import Equation, selection
 from .scalar.mask import select_topk, tied_selection
-from .scalar.prefixes import prefix_thresholds
 from .scalar.threshold import highest
 
 _ANY = Range("a real number")
@@ -144,7 +144,7 @@ def topk_threshold(
         _found,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
+        per_row={"k": (amount(k, density), interface.UP_TO_N), "lam": (lam, interface.STRENGTH)},
         where=where,
         returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),

@@ -9,6 +9,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike
 
 from . import interface
+from .arithmetic import choose
 from .interface import Axis, AxisName, amount, rowwise
 from .isotonic.problem import Problem
 from .isotonic.solvers import SOLVERS as ISOTONIC_SOLVERS
@@ -16,7 +17,6 @@ from .isotonic.solvers import Solver as IsotonicSolver
 from .isotonic.solvers import as_solver
 from .isotonic.topk import isotonic_topk
 from .nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from .scalar.arithmetic import choose
 from .scalar.equation import Equation, Method
 from .scalar.kernels.platforms import unmet_requirement
 from .scalar.magnitude import in_units, magnitude_of
@@ -278,7 +278,7 @@ def _operate(
     equation = Equation(p, phi, Rows(-1, axis_name), interface.rows_with_zero_lam(lam), method or "auto")
     x = interface.real(x)
     allowed = interface.WHOLE_UP_TO_N if whole else interface.UP_TO_N
-    per_row = {"k": (amount(k, density, x, axis, axis_name), allowed), "lam": (lam, interface.STRENGTH)}
+    per_row = {"k": (amount(k, density), allowed), "lam": (lam, interface.STRENGTH)}
     size = interface.size_along(x.shape, interface.check_axes(axis, x.ndim))
     if method == "kernel" and (requirement := unmet_requirement(size, interface.working_dtype(x.dtype))):
         raise ValueError(f"x must have {requirement}, for solver='kernel'")

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from .arithmetic import choose, row_sum
 from .gradients import envelope
-from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, floating, rows_with_zero_lam, rowwise
+from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, rows_with_zero_lam, rowwise
 from .nonlinearities import Nonlinearity, nonlinearity
-from .scalar.arithmetic import choose, row_sum
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
 from .scalar.mask import mask_from, select_topk
@@ -47,12 +47,11 @@ def relaxed_topk_value(
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
     """
-    x = floating(x)
     return rowwise(
         _values,
         x,
         axis=axis,
-        per_row={"k": (amount(k, density, x, axis), UP_TO_N), "lam": (lam, STRENGTH)},
+        per_row={"k": (amount(k, density), UP_TO_N), "lam": (lam, STRENGTH)},
         where=where,
         returns=ROWS,
         equation=Equation(check_p(p), nonlinearity(phi), zero=rows_with_zero_lam(lam)),

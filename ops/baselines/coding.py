@@ -28,9 +28,9 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .. import interface
+from ..arithmetic import choose
 from ..interface import FEATURES, ROWS, exportable, on_mesh, rowwise, spec_of, varying_as
-from ..scalar.arithmetic import choose
-from ..scalar.marginals import conjugate_gradients
+from ..marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.arithmetic import TwoFloat, choose
+from ..arithmetic import TwoFloat, choose
 from .pav import Segments, merge
 from .problem import Problem, minimisers
 

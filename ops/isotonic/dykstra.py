@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from ..scalar.arithmetic import choose
+from ..arithmetic import choose
 from .problem import Problem
 
 

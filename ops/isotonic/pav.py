@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat, choose, difference, select
 from ..interface import varying_as
-from ..scalar.arithmetic import TwoFloat, choose, difference, select
 from ..scalar.rootfinding import End, Evaluation, find_root
 from .problem import Problem, evaluation, forces, minimisers
 from .stack import is_fast, pool_parabolas

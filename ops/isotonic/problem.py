@@ -17,8 +17,8 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from ..scalar.arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift
 from ..scalar.rootfinding import End, Evaluation, find_root
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from ..arithmetic import choose, power
 from ..interface import (
     POSITIVE_STRENGTH,
     Axis,
@@ -21,7 +22,6 @@ from ..interface import (
     strength,
 )
 from ..nonlinearities import ABS, Nonlinearity, nonlinearity
-from ..scalar.arithmetic import choose, power
 from .problem import Problem
 from .solvers import REPORT, Solution, Solver, SolverName, as_solver, solve
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat, choose, select
 from ..interface import ENTRIES, FULL_PRECISION_ROWS, ROWS, check_choice, check_whole, exportable, shown, varying_as
-from ..scalar.arithmetic import TwoFloat, choose, select
 from . import dual, dykstra
 from .pav import pool_adjacent_violators
 from .problem import Problem

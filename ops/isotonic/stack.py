@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from ..interface import varying_as
-from ..scalar.arithmetic import TwoFloat, difference, shift
-from ..scalar.rows import target
+from ..arithmetic import TwoFloat, difference, shift
+from ..interface import target, varying_as
 
 
 def is_fast(shape: tuple[int, ...]) -> bool:

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from ..arithmetic import TwoFloat, choose
 from ..interface import ENTRIES, POSITIVE_STRENGTH, UP_TO_N, Axis, check_entries, check_p, floating, rowwise
 from ..nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity, nonlinearity
-from ..scalar.arithmetic import TwoFloat, choose
 from ..scalar.equation import Equation
 from ..scalar.magnitude import gain, gain_debiased, share_at_zero
 from ..scalar.mask import gain_of_mask, with_slope_in_k

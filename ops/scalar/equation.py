@@ -26,9 +26,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from ..arithmetic import TwoFloat, choose, dual_exponent, power
 from ..interface import ZeroLam, varying_as
 from ..nonlinearities import ABS, HALF_SQUARE, IDENTITY, Nonlinearity
-from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .rows import Rows
 
 Method = Literal["auto", "kernel", "loop"]

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from ..arithmetic import TwoFloat, choose, power_of_two, select
 from ..nonlinearities import HALF_SQUARE
-from .arithmetic import TwoFloat, choose, power_of_two, select
 from .equation import Equation, active_position, dense, inner, partly, position_jvp, steepness
 from .mask import Selected, select_topk, with_slope_in_k
 from .rows import rows_without_derivative

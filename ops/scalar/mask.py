@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from ..arithmetic import TwoFloat, choose, select
 from ..interface import varying_as
-from .arithmetic import TwoFloat, choose, select
 from .equation import Equation, broadcast_where, dense, selection
 from .rows import Rows, rows_without_derivative
 from .threshold import Given, remainder, threshold

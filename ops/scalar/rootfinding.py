@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .arithmetic import TwoFloat, choose, middle, two_sum
+from ..arithmetic import TwoFloat, choose, middle, two_sum
 from .rows import Rows, rows_without_derivative
 
 # Typical rows converge after 3 to 8 evaluations.

@@ -5,7 +5,6 @@ XLA's CPU backend vectorises only some forms of a reduction; ``VectorRows`` uses
 
 import dataclasses
 import functools
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,7 +14,8 @@ import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from .arithmetic import choose, ordered_float, ordered_integer
+from ..arithmetic import choose, ordered_float, ordered_integer
+from ..interface import target
 
 Entry = TypeVar("Entry")  # an array, or several arrays of one shape
 Summed = TypeVar("Summed")  # an array, or a tuple of them
@@ -96,24 +96,6 @@ class Rows:
         if not signed:
             return available, jnp.zeros_like(largest), largest
         return available, -self.max(lambda s: choose(s > -jnp.inf, -s, -jnp.inf), entries), largest
-
-
-def target() -> tuple[str, str]:
-    """Returns platform and kind of the device for which a program being traced is likely to be compiled.
-
-    A mesh in force may name the device (a mesh of a topology does so without real devices). Otherwise it is
-    ``jax.default_device``, or JAX's default device.
-    """
-    device: Any = jax.sharding.get_abstract_mesh().abstract_device
-    if device is None:
-        config: Any = jax.config  # JAX 0.10 does not declare the field
-        chosen = config.jax_default_device
-        device = chosen if isinstance(chosen, jax.Device) else jax.devices(chosen)[0]
-    platform = device.platform
-    # The compute capability is "9.0" on an NVIDIA GPU and "gfx942" on an AMD GPU.
-    if platform == "gpu" and not re.match(r"[89]\.|\d\d\.", getattr(device, "compute_capability", "8.0")):
-        platform = "other gpu"
-    return {"gpu": "cuda"}.get(platform, platform), device.device_kind
 
 
 # A long row is summed in pieces of at most this many entries. The cores share the pieces, and the rounding error is

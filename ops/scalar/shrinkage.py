@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ..arithmetic import TwoFloat, choose, dual_exponent, power
 from ..nonlinearities import HALF_SQUARE
-from .arithmetic import TwoFloat, choose, dual_exponent, power
 from .equation import Equation
 from .rootfinding import End, Evaluation, find_root
 

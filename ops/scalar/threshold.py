@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from ..arithmetic import TwoFloat, choose, expm1, power, select, shift
 from ..nonlinearities import HALF_SQUARE
-from .arithmetic import TwoFloat, choose, expm1, power, select, shift
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .rootfinding import End, Evaluation, find_root

@@ -18,9 +18,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from ...arithmetic import choose
 from ...interface import UP_TO_N, WHOLE_UP_TO_N, Axis, check_axes, check_whole, floating, size_along
 from ...isotonic.problem import descending
-from ...scalar.arithmetic import choose
 from .shared import FAR, finite, finite_above, mask_rows, unit_of
 
 # How many entries of NeuralSort's matrix are in memory at a time.

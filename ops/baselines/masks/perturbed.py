@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from ...arithmetic import choose
 from ...interface import WHOLE_UP_TO_N, Axis, check_whole
-from ...scalar.arithmetic import choose
 from ...scalar.mask import hard_selection
 from .shared import mask_rows
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
+from ...arithmetic import choose
 from ...interface import STRENGTH, Axis, Range, ZeroLam, rows_with_zero_lam, rowwise
-from ...scalar.arithmetic import choose
 from ...scalar.mask import anywhere, hard_selection
 
 # The distance, in units of the strength, from which on every tail is 0, in double precision too.

@@ -31,8 +31,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from ...arithmetic import TwoFloat, choose
 from ...interface import INSIDE_N, WHOLE_UP_TO_N, Axis
-from ...scalar.arithmetic import TwoFloat, choose
 from ...scalar.equation import Equation
 from ...scalar.mask import hard_selection
 from ...scalar.rootfinding import End, Evaluation, find_root

@@ -14,7 +14,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..arithmetic import TwoFloat
+from ...arithmetic import TwoFloat
 from ..rows import Rows
 
 ByRows = Callable[..., TwoFloat]  # takes rows (rows, n) and scalars (rows, 1), returns thresholds (rows, 1)

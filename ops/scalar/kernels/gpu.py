@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..arithmetic import TwoFloat, choose
+from ...arithmetic import TwoFloat, choose
 from .passes import Keys, Pieces, Scalars, Solve
 
 _NAME = "topk_threshold"

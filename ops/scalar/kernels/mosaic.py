@@ -8,7 +8,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ..arithmetic import TwoFloat, choose
+from ...arithmetic import TwoFloat, choose
 from .passes import Keys, Pieces, Scalars, Solve
 
 _LANES = 128

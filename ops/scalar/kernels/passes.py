@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..arithmetic import TwoFloat
+from ...arithmetic import TwoFloat
 from ..rows import Entry, Rows, Summed
 
 Piece = Callable[[Any], Array]  # returns the piece with a given number

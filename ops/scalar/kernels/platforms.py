@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from ...interface import target
 from ...nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ..equation import Equation
-from ..rows import Rows, target
+from ..rows import Rows
 
 Platform = Literal["tpu", "cuda"]
 PLATFORMS: tuple[Platform, ...] = ("tpu", "cuda")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from jax import Array, lax
 
-from ..arithmetic import TwoFloat
+from ...arithmetic import TwoFloat
 from ..rows import Rows
 from .divided import by_kernel, over_batches, over_devices
 from .passes import Keys, Scalars, Solve

@@ -14,6 +14,7 @@ from ops import (
     Channels,
     baselines,
     hard_topk_mask,
+    interface,
     topk_mag,
     topk_mag_tree,
     topk_mask,
@@ -50,6 +51,16 @@ def test_what_is_known_under_jit_is_looked_at_and_what_is_traced_is_not():
         jax.jit(lambda x, p: topk_mask(x, 2, p=p))(X, 2.0)
     with pytest.raises(ValueError, match=r"^k must be a whole number known at trace time"):
         jax.jit(baselines.neuralsort_topk_mask)(X, 2)
+
+
+def test_each_value_is_checked_once(monkeypatch):
+    checked, check = [], interface.check_values
+    monkeypatch.setattr(interface, "check_values", lambda name, *rest: checked.append(name) or check(name, *rest))
+    for operator in (topk_mask, ops.relaxed_topk_value, ops.topk_threshold):
+        operator(X, 2, lam=1.0)
+        operator(X, density=0.4, lam=1.0)
+        assert checked == ["k", "lam", "density", "k", "lam"]
+        checked.clear()
 
 
 # Of some it matters that they are not taken for what they are not: True for 1, a column for one value per row.

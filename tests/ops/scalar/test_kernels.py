@@ -13,9 +13,9 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import ops
+from ops.arithmetic import TwoFloat
 from ops.nonlinearities import ABS, EXP, HALF_SQUARE, IDENTITY
 from ops.scalar import rows
-from ops.scalar.arithmetic import TwoFloat
 from ops.scalar.equation import Equation, _has_kink, selection
 from ops.scalar.kernels import divided, gpu, platforms
 from ops.scalar.kernels.divided import by_kernel

@@ -20,8 +20,8 @@ from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
 from .arithmetic import TwoFloat, choose, two_product, two_sum
-from .equation import Equation, position
-from .threshold import Extent, highest, search
+from .scalar.equation import Equation, position
+from .scalar.threshold import Extent, highest, search
 
 _EQUATION = Equation(2.0)
 
@@ -194,7 +194,7 @@ def _roots(x: Array, k: Array, lam: Array, blocks: Blocks) -> TwoFloat:
 
 @functools.partial(_roots.defjvp, symbolic_zeros=True)
 def _roots_jvp(primals, tangents):
-    """Applies the implicit function theorem, as ``_threshold_jvp`` in ``threshold.py`` does."""
+    """Applies the implicit function theorem, as ``_threshold_jvp`` in ``scalar/threshold.py`` does."""
     x, _, lam, blocks = primals
     x_dot, k_dot, lam_dot, _ = tangents
     gamma = _roots(*primals)

@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from ..interface import varying_as
 from .arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift, two_sum
-from .equation import Equation
-from .threshold import threshold
+from .interface import varying_as
+from .scalar.equation import Equation
+from .scalar.threshold import threshold
 
 # The interior-point method stops once the complementarity products are this number of roundings of `lam`.
 _COMPLEMENTARITY, _INTERIOR_ITERATIONS = 10.0, 100

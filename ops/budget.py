@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from .arithmetic import TwoFloat, choose, dual_exponent, power, row_sum, select
-from .rootfinding import End, Evaluation, find_root
+from .scalar.rootfinding import End, Evaluation, find_root
 
 # A solution may miss the budget by this share of it.
 _BUDGET_TOLERANCE = 1e-3

@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ops.scalar.marginals import conjugate_gradients
+from ops.marginals import conjugate_gradients
 
 
 def test_what_rounding_leaves_in_the_null_space_does_not_grow(x64):
