@@ -87,23 +87,6 @@ def test_quantiles_without_regularisation():
     assert soft_quantile(x[:0], q).shape == (4, 0, 2)
 
 
-@pytest.mark.parametrize("p", [2.0, 1.5])
-def test_infinite_entries_come_last(p):
-    x, rest = np.array([np.inf, 0.3, 0.1, np.inf, 0.2]), np.array([0.3, 0.1, 0.2])
-    for lam in (0.0, 1.0):
-        sort = functools.partial(soft_sort, lam=lam, p=p)
-        finite = np.asarray(sort(rest))
-        np.testing.assert_allclose(sort(x), [*finite, np.inf, np.inf])
-        quantiles = soft_quantile(x, np.array([0.25, 0.5, 0.6, 1.0]), lam=lam, p=p)
-        np.testing.assert_allclose(quantiles, [finite[1], finite[2], np.inf, np.inf])
-    slopes = np.asarray(jax.jacobian(sort)(x))
-    np.testing.assert_allclose(slopes[:3, [1, 2, 4]], jax.jacobian(sort)(rest))
-    assert not slopes[:3, [0, 3]].any()
-    ranks = functools.partial(soft_rank, lam=0.5, p=p)
-    np.testing.assert_allclose(np.sort(ranks(x)), [*np.sort(ranks(rest)), 4, 5])
-    assert not np.asarray(jax.jacobian(ranks)(x))[[0, 3]].any()
-
-
 def test_soft_values_are_nan_where_sums_of_them_overflow():
     x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
     found = soft_sort(np.stack([x, x]), lam=np.float32([3.3157815e11, 1e-32]), p=1.9)
@@ -111,41 +94,51 @@ def test_soft_values_are_nan_where_sums_of_them_overflow():
     np.testing.assert_allclose(found[1], np.sort(x), rtol=1e-6)
 
 
-def test_entries_that_take_no_part_are_as_if_they_were_not_there():
-    p, q = 1.5, 0.3  # p takes powers of what is absent
+def test_absent_and_infinite_entries():
+    """Absent ones are as if they were not there, infinite ones come last."""
+    p, q = 1.5, np.array([0.3, 1.0])  # p takes powers of what is absent
     rng = np.random.default_rng(3)
     x, lam = rng.normal(size=(4, 8)), np.array([0.0, 0.3, 1.0, 5.0])
-    where = rng.permuted(np.tile(np.arange(8) < 5, (4, 1)), axis=1)
-    rest, absent = x[where].reshape(4, 5), np.full((4, 3), -np.inf)
-    # Two more rows: of nothing, and of one entry among absent ones.
-    given = np.concatenate([np.where(where, x, np.nan), np.ones((1, 8)), [[2.0, *7 * [-np.inf]]]])
-    flags = np.concatenate([where, np.zeros((1, 8), bool), np.ones((1, 8), bool)])
-    strengths = np.append(lam, [1.0, 1.0])
+    finite = rng.permuted(np.tile(np.arange(8) < 5, (4, 1)), axis=1)
+    rest = x[finite].reshape(4, 5)
+    # Four rows with absent entries, four with infinite ones, one of nothing, and one of one entry among absent ones.
+    given = [np.where(finite, x, other) for other in (np.nan, np.inf)]
+    given = np.concatenate([*given, np.ones((1, 8)), [[2.0, *7 * [-np.inf]]]])
+    where = np.concatenate([finite, np.ones((4, 8), bool), np.zeros((1, 8), bool), np.ones((1, 8), bool)])
+    options = {"lam": np.concatenate([lam, lam, [1.0, 1.0]]), "p": p, "where": where}
 
     @jax.jit
     def everything(x):
-        def quantiles(x):
-            found = soft_quantile(x, q, lam=strengths, p=p, where=flags)
-            return found.sum(), found
+        def total(x):
+            quantiles, ranks = soft_quantile(x, q, **options), soft_rank(x, **options)
+            return quantiles[0].sum() + ranks.sum(where=x == np.inf), (quantiles, ranks)
 
-        slope, quantile = jax.grad(quantiles, has_aux=True)(x)
-        sort = soft_sort(x, lam=strengths, p=p, descending=True, where=flags)
-        return sort, soft_rank(x, lam=strengths, p=p, descending=True, where=flags), quantile, slope
+        slope, (quantiles, ranks) = jax.grad(total, has_aux=True)(x)
+        falling = (function(x, descending=True, **options) for function in (soft_sort, soft_rank))
+        return slope, quantiles, ranks, *falling
 
     def projected(x, w, **options):
         of = problem(x, 0, lam, p, **options)
-        return project(of, of.x, np.longdouble(w), bool(options)).wanted
+        wanted = project(of, of.x, np.longdouble(w), bool(options)).wanted
+        return {name: values.astype(float) for name, values in wanted.items()}
 
+    slope, quantiles, ranks, falling_sort, falling_ranks = map(np.asarray, everything(given))
+    same = functools.partial(np.testing.assert_allclose, atol=1e-9)
     places = np.tile(np.arange(1.0, 6), (4, 1))
-    rising = projected(
-        places, rest, cotangent=np.tile([0, 0.8, 0.2, 0, 0], (4, 1))
-    )  # 0.3 is 1.2 of the way from 0 to 4
-    falling, ranks = projected(-places, rest)["value"], projected(-rest, places)["value"]
-    sort, found, quantile, slope = map(np.asarray, everything(given))
-    np.testing.assert_allclose(sort[:4], np.concatenate([falling, absent], axis=1).astype(float), atol=1e-9)
-    np.testing.assert_allclose(quantile[:4], (rising["value"] @ [0, 0.8, 0.2, 0, 0]).astype(float), atol=1e-9)
-    np.testing.assert_array_equal(quantile[4:], [np.nan, 2.0])
-    for one, other, first in ((found[:4], ranks, 0), (slope[:4], rising["x"], 1)):  # at lam = 0 there is no one slope
-        np.testing.assert_allclose(one[where].reshape(4, 5)[first:], other[first:].astype(float), atol=1e-9)
-        assert (one[~where] == 0).all()
-    assert (found[4] == 0).all()
+    falling = projected(-places, rest)["value"]
+    same(falling_sort[:4], np.concatenate([falling, np.full((4, 3), -np.inf)], axis=1))
+    same(falling_sort[4:8], np.concatenate([np.full((4, 3), np.inf), falling], axis=1))
+    same(falling_ranks[:4][finite], projected(-rest, places)["value"].ravel())
+    same(ranks[4:8][finite], projected(rest, places)["value"].ravel())
+    same(np.sort(ranks[4:8][~finite].reshape(4, 3)), [[6, 7, 8]] * 4)
+    assert (falling_ranks[:4][~finite] == 0).all()
+    assert (falling_ranks[8] == 0).all()
+    # 0.3 is 1.2 of the way from 0 to 4, 2.1 of that from 0 to 7; at lam = 0 there is no one slope.
+    for first, shares, last in ((0, [0, 0.8, 0.2, 0, 0], None), (4, [0, 0, 0.9, 0.1, 0], np.inf)):
+        rows = slice(first, first + 4)
+        rising = projected(places, rest, cotangent=np.tile(shares, (4, 1)))
+        same(quantiles[0, rows], rising["value"] @ shares)
+        same(quantiles[1, rows], last or rising["value"][:, -1])
+        same(slope[rows][finite].reshape(4, 5)[1:], rising["x"][1:])
+        assert (slope[rows][~finite] == 0).all()
+    np.testing.assert_array_equal(quantiles[:, 8:], 2 * [[np.nan, 2.0]])
