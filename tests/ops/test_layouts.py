@@ -57,7 +57,7 @@ def leaves_of(tree):
 
 def test_two_of_four_inputs_are_kept():
     pruner = Pruner(k=2, lam=0.0, groups=NM(4), layout=LAYOUT, exclude=matching("key|value"))  # as query
-    hard = matrices_of(pruner.harden(weights()))
+    hard = matrices_of(jax.jit(pruner.harden)(weights()))
     for path, matrix in hard.items():
         *window, inputs, outputs = matrix.shape
         kept = np.count_nonzero(matrix.reshape(*window, inputs // 4, 4, outputs), axis=-2)
@@ -68,7 +68,7 @@ def test_channels_are_whole_neurons():
     pruner = Pruner(
         density=0.5, lam=0.0, per_leaf=True, groups=Channels(), layout=LAYOUT, exclude=matching("key|value")
     )
-    hard = matrices_of(pruner.harden(weights()))
+    hard = matrices_of(jax.jit(pruner.harden)(weights()))
     for path, matrix in hard.items():
         kept = (matrix != 0).reshape(-1, matrix.shape[-1])
         assert kept.all(axis=0).sum() == kept.any(axis=0).sum() == matrix.shape[-1] // 2, path
