@@ -1,5 +1,6 @@
 """Networks kept for NumPy: they err as their run did, or are not kept."""
 
+import dataclasses
 import json
 
 import ml_collections
@@ -8,12 +9,18 @@ import pytest
 
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset
+from experiments.core.suite import plan
 from experiments.mnist_pruning.methods.schedules import num_kept
 from scripts import networks
 
 
 def test_numpy_alone_errs_as_the_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(networks, "NETWORKS", {"digits": networks.Kept("", "demo", "final-layers123-gradual")})
+    suite = plan.find("experiments.mnist_pruning.suite")
+    (run,) = (run for run in suite.presets["demo"]() if run.name == "final-layers123-gradual")
+    short = {"epochs": 2, "checkpoint_every": 2, "hidden": (16,), "prune_layers": (1, 2)}
+    run = dataclasses.replace(run, setting={**run.setting, **short})
+    monkeypatch.setattr(plan, "find", lambda name: dataclasses.replace(suite, presets={"short": lambda: [run]}))
+    monkeypatch.setattr(networks, "NETWORKS", {"digits": networks.Kept("", "short", run.name)})
     monkeypatch.setattr(networks, "DIRECTORY", tmp_path / "networks")
     (tmp_path / "networks").mkdir()
     file, record = networks.make("digits")

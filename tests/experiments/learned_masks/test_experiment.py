@@ -59,7 +59,9 @@ def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern
     @jax.jit
     def step(params):
         slopes, metrics = jax.grad(made.loss, has_aux=True)(params, batch, jax.random.key(1), jnp.float32(0.5))
-        return slopes, metrics, made.evaluate(params, batch, jnp.float32(1))
+        found = made.evaluate(params, batch, jnp.float32(1))
+        # The losses of an evaluation need one more forward pass, which all methods share.
+        return slopes, metrics, found if method == "learned" else {"kept": found["kept"]}
 
     slopes, metrics, found = step(params)
     expected = 20.0 if pattern == "fifth" else 50.0
