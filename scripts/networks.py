@@ -21,7 +21,8 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.report.finding import Numbers
 from experiments.core.report.markdown import grid
 from experiments.core.suite import plan
-from experiments.core.training import export, train
+from experiments.core.training import train
+from experiments.core.training.recorder import load_params
 from experiments.mnist_pruning.networks import INPUTS
 from experiments.mnist_pruning.report.runs import LOOKS
 from scripts.report import RESULTS
@@ -66,7 +67,7 @@ def make(name: str) -> list[Path]:
             "environment": read_object(workdir.environment, _ADVICE),
             "final": workdir.read_summary()["final"],
         }
-        layers = export.load(workdir.path)[1]["hardened"]
+        layers = load_params(workdir.path)[1]["hardened"]
     with reading("mnist_pruning"):
         data = suite.recipe.load(config)
     shift, scale = INPUTS[config.inputs](data)

@@ -18,7 +18,7 @@ from experiments.core import config as config_lib
 from experiments.core import console
 from experiments.core.errors import UsageError
 from experiments.core.record import hardware
-from experiments.core.training import experiment, processes, train
+from experiments.core.training import experiment, guard, train
 
 
 def main(recipe: experiment.Recipe) -> None:
@@ -70,8 +70,7 @@ def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
     if options.show_config:
         print("\n".join(config_lib.lines(config)))
         return 0
-    processes.initialize()
-    with processes.leaving_promptly():
+    with guard.joined():
         hardware.require_devices()
         command = ["python", "-m", f"experiments.{recipe.name}", *arguments]
         train.run(recipe, config, options.workdir, command)

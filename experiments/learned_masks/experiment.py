@@ -19,8 +19,9 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from experiments.core.config import require, require_one_of
 from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
-from experiments.core.training import export, optimizer, schedules
+from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.core.training.recorder import load_params
 from experiments.learned_masks import refit
 from experiments.vision import efficientnet_weights, features
 from experiments.vision.efficientnet import STAGE_5, Convolution, EfficientNetLite0
@@ -60,7 +61,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     mask = config.mask
     require_one_of("mask.method", mask.method, METHODS)
     require_one_of("mask.pattern", mask.pattern, PATTERNS)
-    schedules.validate_lam(mask.lam, "mask.lam")
+    optimizer.validate_lam(mask.lam, "mask.lam")
     require(mask.temperature > 0, "mask.temperature", mask.temperature, "positive")
     require(mask.penalty >= 0, "mask.penalty", mask.penalty, "at least 0")
     allowed = "the parameters of a dense run, which itself has none"
@@ -77,7 +78,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     statistics = {name: weights["batch_stats"][name] for name in shapes}
     kernels = {name: leaf for name, leaf in frozen.items() if leaf.shape[:2] == (1, 1)}
     ones = jax.tree.map(np.ones_like, kernels)  # pruned, they are the mask; some weights are 0 themselves
-    lam = schedules.lam_schedule(mask.lam)
+    lam = optimizer.lam_schedule(mask.lam)
     pruner = Pruner(lam=lam, straight_through=mask.method != "relaxed", **PATTERNS[mask.pattern])
     density = PATTERNS[mask.pattern].get("density", 0.5)
     # By NumPy: XLA would sort these constants while it compiles, which takes it minutes.
@@ -85,7 +86,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     middles = {name: np.float32(np.quantile(size, 1.0 - density)) for name, size in sizes.items()}
     of_head, head = config, empty_head  # the config of the run that trained the head
     if config.pretrained:
-        of_head, exported = export.load(Path(config.pretrained).parent)
+        of_head, exported = load_params(Path(config.pretrained).parent)
         head = exported["head"]
 
     def variables_of(masks: Params, head: Params) -> Params:

@@ -13,8 +13,7 @@ import ops
 from experiments.core.config import require
 from experiments.core.input.dataset import Data
 from experiments.core.training import optimizer
-from experiments.core.training.experiment import Batch, Experiment, Metrics, Recipe
-from experiments.core.training.plan import Plan
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Plan, Recipe
 from experiments.mnist_pruning import methods, networks
 from experiments.mnist_pruning.methods.method import over_rows
 from experiments.mnist_pruning.methods.schedules import num_kept

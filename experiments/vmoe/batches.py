@@ -35,7 +35,7 @@ from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import checkpoint
 from experiments.core.training.experiment import Params, Setup
-from experiments.core.training.program import Program
+from experiments.core.training.step import Program
 from experiments.vision.networks import inputs_of
 from experiments.vmoe import outputs
 from experiments.vmoe.experiment import RECIPE, make_model, make_router, routing_shape

@@ -19,7 +19,7 @@ from experiments.core.config import about, require, require_one_of, require_whol
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.record import hardware
-from experiments.core.training import mesh, optimizer, schedules
+from experiments.core.training import mesh, optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Probe, Recipe
 from experiments.vision import efficientnet_weights, features, networks, vit
 from experiments.vision.networks import has_features, inputs_of
@@ -135,7 +135,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """Returns the experiment for images and classes as `data` have them."""
     side, augment, prepared, prepared_stored = inputs_of(config)
     channels = data.train["image"].shape[-1] if data.train else 3
-    lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
+    lam_of = optimizer.lam_schedule(config.router.lam, config.router.hard_after)
     group_images, prefix = config.moe.group_images, data.prefix
     precision, router_metrics = f"{prefix}_precision_at_1", f"{prefix}_router"
 

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from experiments.core.config import require, require_one_of
 from experiments.core.kinds import Kinds
-from experiments.core.training import schedules
+from experiments.core.training import optimizer
 from experiments.vmoe import routers
 
 
@@ -58,7 +58,7 @@ def _validate_relaxed(fields: ConfigDict) -> None:
     require(fields.dykstra >= 0, "router.dykstra", fields.dykstra, "positive, or 0")
     require(not fields.dykstra or fields.p == 2, "router.p", fields.p, "2 with router.dykstra, which knows no other")
     require(0 < fields.hard_after <= 1, "router.hard_after", fields.hard_after, "in (0, 1]")
-    schedules.validate_lam(fields.lam, "router.lam")
+    optimizer.validate_lam(fields.lam, "router.lam")
 
 
 def _validate_capacity(fields: ConfigDict, shape: Shape, num_experts: int) -> None:

@@ -14,7 +14,7 @@ import optax
 
 from experiments.core.config import require, require_one_of
 from experiments.core.input.dataset import SPLITS, Data
-from experiments.core.training import optimizer, schedules
+from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
 from experiments.vmoe.dispatch import DISPATCHERS
 from experiments.vmoe.measures import measure
@@ -68,7 +68,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """Returns the experiment on groups whose numbers are the labels of `data`."""
     shape, num_experts = routing_shape(config), config.task.experts
     width, outputs = config.task.width, config.task.outputs
-    lam_of = schedules.lam_schedule(config.router.lam, config.router.hard_after)
+    lam_of = optimizer.lam_schedule(config.router.lam, config.router.hard_after)
 
     def init(key: jax.Array) -> Params:
         problem_key, router_key, experts_key = jax.random.split(key, 3)

@@ -16,7 +16,7 @@ from experiments.core.record.chips import Slice
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import train
 from experiments.core.training.experiment import Recipe, Setup
-from experiments.core.training.program import Program
+from experiments.core.training.step import Program
 from scripts.compile import compiled, compiler, operations
 
 

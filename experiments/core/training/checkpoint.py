@@ -5,23 +5,34 @@ damaged: neither is restored, but the newest that is intact. (orbax has checksum
 """
 
 import hashlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import jax
-import orbax.checkpoint as ocp
+from etils import epath
+from orbax.checkpoint import v1 as ocp
 
 from experiments.core import config as config_lib
 from experiments.core.errors import UsageError
 from experiments.core.record.files import files_below, is_remote, write_atomically
-from experiments.core.training.rows import MetricsSinceRow
+from experiments.core.training.guard import from_first, is_first
+from experiments.core.training.recorder import MetricsSinceRow
 
 State = Any  # a pytree of arrays
 Config = dict[str, Any]  # as JSON has it
 
 CHECKSUM = "SHA256"  # a file beside those of orbax
+_MARKS = {"commit_success.txt", CHECKSUM}  # the former is orbax's, in buckets
 _STATE, _SINCE_ROW = "state", "since_row"  # parts of a checkpoint
+
+
+def _context() -> ocp.Context:
+    """What is kept beside the state is JSON, of whatever types its values are."""
+    registry = ocp.handlers.local_registry().add(ocp.handlers.JsonHandler, checkpointable_name=_SINCE_ROW)
+    context = ocp.Context()
+    context.checkpointables.registry = registry
+    return context
 
 
 class Checkpoints:
@@ -32,31 +43,44 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, config: Config | None = None, fingerprint: str = ""):
-        """Opens a `directory` without a damaged checkpoint; `config` and the data's `fingerprint` are kept in each."""
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=2,
-            enable_async_checkpointing=False,
-            cleanup_tmp_directories=True,
-            lightweight_initialize=True,  # to delete an older checkpoint that is damaged its name is enough
-        )
-        self._directory, self._of = directory, {"config": config, "data": fingerprint}
-        self._manager = ocp.CheckpointManager(directory, options=options)
+        """Those in `directory`; `config` and the data's `fingerprint` are kept in each."""
+        self._directory, self._config, self._fingerprint = directory, config, fingerprint
+        self._newest: int | None = None
+        self._damaged: list[tuple[int, str]] = []
+
+    def restore(self, like: State) -> tuple[int, State, MetricsSinceRow] | None:
+        """Restores the newest that is intact, with its step, as `restore` does; None where there is none.
+
+        Raises `UsageError` if all are damaged, or not those of the run. Nothing is changed.
+        """
+        self._newest, self._damaged = from_first(lambda: find(self._directory))
+        if self._newest is None:
+            return None
+        return self._newest, *restore(self._directory / str(self._newest), like, self._config, self._fingerprint)
+
+    def clear(self) -> list[tuple[int, str, Path]]:
+        """Sets those aside that `restore` has passed over, and removes what killed saves have left.
+
+        Only the first process does so. It returns the steps of the former, what is wrong, and where they are now.
+        """
+        moved: list[tuple[int, str, Path]] = []
+        if is_first():
+            moved = [(step, reason, set_aside(self._directory, step)) for step, reason in self._damaged]
+            _remove(self._directory, lambda name, saved: name not in saved and name.partition(".")[0].isdecimal())
+        return moved
 
     def save(self, step: int, state: State, since_row: MetricsSinceRow) -> None:
         """Saves `state` unless the state of this step is there already; it counts once its checksum is written."""
-        if step == self._manager.latest_step():
+        if step == self._newest:
             return
-        beside = {"since_row": since_row.to_json(), **self._of}
-        parts = {_STATE: ocp.args.StandardSave(state), _SINCE_ROW: ocp.args.JsonSave(beside)}
-        if not self._manager.save(step, args=ocp.args.Composite(**parts)):
-            raise RuntimeError(f"step {step} was not saved, after {self._manager.latest_step()}")
-        if jax.process_index() == 0:
-            path = self._directory / str(step)
+        path = self._directory / str(step)
+        beside = {"since_row": since_row.to_json(), "config": self._config, "data": self._fingerprint}
+        with _context():
+            ocp.save_checkpointables(path, {_STATE: state, _SINCE_ROW: beside})
+        self._newest = step
+        if is_first():
             write_atomically(path / CHECKSUM, _checksum(path))
-
-    def close(self) -> None:
-        """Ends orbax's threads."""
-        self._manager.close()
+            _remove(self._directory, lambda name, saved: name in saved[:-2])
 
 
 def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
@@ -91,14 +115,14 @@ def restore(
     The state is `like` these arrays or shapes. Raises `UsageError` if the checkpoint is of a run with another `config`,
     or on data with another `fingerprint`.
     """
-    beside = _read(path, **{_SINCE_ROW: ocp.args.JsonRestore()})
+    beside = _read(path, _SINCE_ROW)
     saved = beside["config"]
     if saved and config and (different := config_lib.differences_of_runs(saved, config)):
         raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
     data = beside.get("data")  # which older checkpoints lack
     if data and fingerprint not in ("", data):
         raise UsageError(f"{path} is the checkpoint of a run on the data {data}, and these are {fingerprint}")
-    state = _read(path, **{_STATE: ocp.args.StandardRestore(like)})
+    state = _read(path, _STATE, like)
     return state, MetricsSinceRow.from_json(beside["since_row"])
 
 
@@ -118,9 +142,16 @@ def _saved(directory: Path) -> dict[int, bool]:
         return {}
     files = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}
     if is_remote(directory):  # where directories are not renamed: orbax deletes those that it has not marked
-        marks = {ocp.path.atomicity.COMMIT_SUCCESS_FILE, CHECKSUM}
-        files = {step: found for step, found in files.items() if marks & found}
+        files = {step: found for step, found in files.items() if _MARKS & found}
     return {step: CHECKSUM in found for step, found in files.items()}
+
+
+def _remove(directory: Path, condition: Callable[[str, list[str]], bool]) -> None:
+    """Removes what is in `directory` under names that meet a condition; it is told of the steps saved, in order."""
+    saved = [str(step) for step in sorted(_saved(directory))]
+    for path in directory.iterdir() if directory.exists() else ():
+        if condition(path.name, saved):
+            epath.Path(path).rmtree()
 
 
 def _checksum(path: Path) -> str:
@@ -135,7 +166,6 @@ def _checksum(path: Path) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()
 
 
-def _read(path: Path, **part: ocp.args.CheckpointArgs) -> Any:
-    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
-        (found,) = checkpointer.restore(path, args=ocp.args.Composite(**part)).values()
-    return found
+def _read(path: Path, part: str, like: State = None) -> Any:
+    with _context():
+        return ocp.load_checkpointables(path, {part: like})[part]

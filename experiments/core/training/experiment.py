@@ -5,9 +5,20 @@ An experiment is a package `experiments/NAME` with a model, a module `experiment
 one seed and a whole batch, as if there were a single device. Seeds, devices, microbatches, rows, checkpoints and
 resumption are the trainer's.
 
-Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, lengths in
-`plan.py`, `optimizer.py`, `mesh.py`, `evaluation.py`, `export.py`, and the cache of programs in `train.py`;
-beside them there are `seeds`, `batch_size`, `tensorboard` and `arguments` (below). A loss may be as simple as
+Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, and
+`optimizer.py`, `mesh.py`, `evaluation.py`, `recorder.py`; beside them there are `seeds`, `batch_size`, `tensorboard`,
+`arguments` (below) and the length of a run:
+
+    config.epochs               in passes over the training data: an epoch at once, a row
+                                of metrics after each, a checkpoint every `checkpoint_every` epochs
+
+    config.steps                or in steps:
+          .steps_per_dispatch   taken by one compiled call (1)
+          .eval_every           steps between two rows of metrics, each with an evaluation
+          .checkpoint_every     steps between two checkpoints
+          .accumulate           microbatches, one after the other, that the gradient is the mean of (1)
+
+A loss may be as simple as
 
     def loss(params, batch, key, progress):
         logits = model.apply({"params": params}, batch["image"].astype(jnp.float32))
@@ -27,15 +38,18 @@ import optax
 from jax.sharding import NamedSharding
 
 from experiments.core import config as config_lib
+from experiments.core.config import is_whole, require
+from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.plan import Plan
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, jax.Array]
 Metrics = dict[str, Any]  # by name, possibly nested
+
+_ONE = ("steps_per_dispatch", "accumulate")  # fields that are 1 where they are left out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +139,76 @@ class Recipe:
     kinds: Kinds | None = None
 
 
+def by_steps(config: ml_collections.ConfigDict) -> bool:
+    """Returns whether the length is given in steps."""
+    return config.get("steps") is not None
+
+
+def validate_length(config: ml_collections.ConfigDict) -> None:
+    """Checks the length of a run, before its data are read."""
+    if by_steps(config) == (config.get("epochs") is not None):
+        raise UsageError("the length of a run is either config.epochs or config.steps")
+    fields = ("steps", "steps_per_dispatch", "eval_every") if by_steps(config) else ("epochs",)
+    for field in (*fields, "checkpoint_every", "accumulate"):
+        value = config.get(field, 1 if field in _ONE else None)
+        require(is_whole(value) and value > 0, field, value, "positive")
+    if by_steps(config):
+        at_once = config.get("steps_per_dispatch", 1)
+        for field in ("steps", "eval_every", "checkpoint_every"):
+            require(config[field] % at_once == 0, field, config[field], f"a multiple of steps_per_dispatch={at_once}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Lengths in steps; all but the first divide by `steps_per_dispatch`."""
+
+    steps_per_epoch: int  # the incomplete last batch is dropped
+    total_steps: int
+    steps_per_dispatch: int
+    eval_every: int
+    checkpoint_every: int
+    unit: str  # what people count this run in: "epoch" or "step"
+
+    @staticmethod
+    def of(config: ml_collections.ConfigDict, num_train: int) -> "Plan":
+        """The plan of a valid `config` for `num_train` examples."""
+        most = f"at most the {num_train} training images of {config.dataset}"
+        require(config.batch_size <= num_train, "batch_size", config.batch_size, most)
+        epoch = num_train // config.batch_size
+        if not by_steps(config):
+            largest = (2**31 - 1) // epoch
+            allowed = f"at most {largest}: steps are counted in 31 bits"
+            require(config.epochs <= largest, "epochs", config.epochs, allowed)
+            return Plan(epoch, config.epochs * epoch, epoch, epoch, config.checkpoint_every * epoch, "epoch")
+        at_once = config.get("steps_per_dispatch", 1)
+        return Plan(epoch, config.steps, at_once, config.eval_every, config.checkpoint_every, "step")
+
+    def is_row(self, step: int) -> bool:
+        """Returns whether a row of metrics is due after `step` steps."""
+        return step % self.eval_every == 0 or step == self.total_steps
+
+    def is_checkpoint(self, step: int) -> bool:
+        """Returns whether a checkpoint is due after `step` steps; one at the end comes by itself."""
+        return step % self.checkpoint_every == 0
+
+    def last_row(self, step: int) -> int:
+        """The step of the last row due up to `step`."""
+        return step if self.is_row(step) else step - step % self.eval_every
+
+    def epochs(self, step: int) -> int | float:
+        """The passes over the training data that `step` steps make."""
+        whole, rest = divmod(step, self.steps_per_epoch)
+        return round(step / self.steps_per_epoch, 4) if rest else whole
+
+    def count(self, step: int) -> int:
+        """`step` in units of the plan."""
+        return step // self.steps_per_epoch if self.unit == "epoch" else step
+
+    def describe(self, step: int) -> str:
+        """`epoch 3` or `step 1404`."""
+        return f"{self.unit} {self.count(step)}"
+
+
 class Setup:
     """Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made.
 
@@ -143,14 +227,14 @@ class Setup:
         devices: Sequence[jax.Device] | None = None,
     ):
         """Builds the experiment for `devices`, which may be a compiler's; `UsageError` if the data do not fit."""
-        self.config, self.data = config, data
+        self.recipe, self.config, self.data = recipe, config, data
         self.plan = Plan.of(config, data.num_train)
         self.mesh = mesh_lib.make(config, devices)
         self.experiment = recipe.build(config, data)
         self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+        self.seeds = np.asarray(config.seeds if self.seed_axis else config.seeds[0], np.int32)
         fields = dict(config_lib.leaves(config.to_dict(), prefix=""))
         self.arguments = {name: np.float32(fields[name]) for name in config.get("arguments", ())}
-        self._build = lambda config: recipe.build(config, data)
 
     def experiment_of(self, arguments: dict[str, jax.Array]) -> Experiment:
         """The experiment with other values, traced ones above all, of the numbers that are arguments."""
@@ -159,7 +243,7 @@ class Setup:
         config = self.config.copy_and_resolve_references()
         with config.unlocked(), config.ignore_type():
             config.update_from_flattened_dict(arguments)
-        return self._build(config)
+        return self.recipe.build(config, self.data)
 
     @functools.cached_property
     def everywhere(self) -> NamedSharding:

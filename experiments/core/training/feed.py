@@ -5,6 +5,7 @@ and `take`, which makes the batch of a step of the two, in the compiled code. `S
 """
 
 import collections
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -123,14 +124,21 @@ Feed = Resident | Streamed
 def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:
     """The chunks of successive calls, with the next `feed.ahead` of them under way to the devices.
 
-    A chunk is made when an earlier one is asked for, while the devices are busy; transfers and calls are asynchronous.
+    The first is made at once; a later one when an earlier one is asked for, while the devices are busy. Transfers and
+    calls are asynchronous.
     """
-    ready: collections.deque[Any] = collections.deque()
-    for first_step in first_steps:
-        ready.append(feed.chunk(first_step))
-        if len(ready) > feed.ahead:
+    steps = iter(first_steps)
+    ready = collections.deque(feed.chunk(step) for step in itertools.islice(steps, 1))
+
+    def rest() -> Iterator[Any]:
+        for step in steps:
+            ready.append(feed.chunk(step))
+            if len(ready) > feed.ahead:
+                yield ready.popleft()
+        while ready:
             yield ready.popleft()
-    yield from ready
+
+    return rest()
 
 
 def make(setup: Setup) -> Feed:

@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules by config.
+"""Optimizers, learning rates and strengths of a relaxation, by config.
 
     config.optimizer.name            sgd or adam
                     .learning_rate   the rate, at its peak where it is scheduled
@@ -22,12 +22,20 @@ The update of step t, from 0 on, is scaled by the rate at t. With a peak r, w st
 
 Clipping comes first, of the gradient of the whole batch. SGD's momentum sums (m <- momentum m + g). Weight decay adds
 weight_decay times the parameter to the direction, past momentum and Adam's normalisation.
+
+The strength lam of a relaxation changes by `config.lam`, or another field of this kind:
+
+    config.lam.schedule      constant (at start), or geometric (from start to end, step by step)
+              .start, .end   positive
+
+It may take a part of training only, at the end of which the relaxation is none: lam = 0.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import ml_collections
 import optax
 
@@ -35,12 +43,19 @@ from experiments.core.config import require, require_one_of
 
 NAMES = ("sgd", "adam")
 SCHEDULES = ("constant", "cosine", "linear")
+LAM_SCHEDULES = ("constant", "geometric")
 DECAYED: dict[str, Callable[[int], bool]] = {  # of the rank
     "all": lambda rank: True,
     "matrices": lambda rank: rank > 1,
 }
-_DEFAULTS = {"b2": 0.999, "schedule": "constant", "warmup_steps": 0, "weight_decay": 0.0}
-_DEFAULTS |= {"decayed": "all", "clip_norm": 0.0}
+_DEFAULTS = {
+    "b2": 0.999,
+    "schedule": "constant",
+    "warmup_steps": 0,
+    "weight_decay": 0.0,
+    "decayed": "all",
+    "clip_norm": 0.0,
+}
 
 
 def _fields(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
@@ -121,3 +136,26 @@ def _schedule(config: ml_collections.ConfigDict, total_steps: int | None) -> flo
         "linear": optax.linear_schedule(peak, 0.0, steps - warmup),
     }[fields.schedule]
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup]) if warmup else after
+
+
+def validate_lam(lam: ml_collections.ConfigDict, field: str = "lam", schedules: Sequence[str] = LAM_SCHEDULES) -> None:
+    """Checks `config.FIELD`; `schedules` are those above, and what an experiment has beside them."""
+    require_one_of(f"{field}.schedule", lam.schedule, schedules)
+    for name in ("start", "end"):
+        require(lam[name] > 0, f"{field}.{name}", lam[name], "positive")
+
+
+def lam_schedule(lam: ml_collections.ConfigDict, hard_after: float = 1.0) -> Callable[[jax.Array], jax.Array]:
+    """`lam(progress)`: `start` throughout, or geometrically from `start` to `end`.
+
+    With `hard_after` < 1, in (0, 1), it comes to its end at that share of training, and is 0 from there on.
+    """
+
+    def relaxed(progress: jax.Array) -> jax.Array:
+        if lam.schedule == "constant":
+            return jnp.full_like(progress, lam.start)
+        return lam.start * (lam.end / lam.start) ** progress
+
+    if hard_after == 1:
+        return relaxed
+    return lambda progress: jnp.where(progress < hard_after, relaxed(jnp.minimum(progress / hard_after, 1.0)), 0.0)

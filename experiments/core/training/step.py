@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import Mesh
+from jax.stages import Traced
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
 from experiments.core.errors import UsageError
+from experiments.core.training import evaluation, feed
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Batch, Experiment, Metrics, Params
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Setup
 from experiments.core.training.feed import Resident, Take
 
 _AUGMENT = 2**31 - 1  # sets the key of augmentation apart from those that a loss derives by small numbers
@@ -182,3 +184,49 @@ def _gradient(experiment: Experiment, accumulate: int) -> Callable[..., tuple[Pa
         return jax.tree.map(lambda array: array / accumulate, total)
 
     return accumulated
+
+
+class Program:
+    """The functions that a run compiles and the shapes of their arguments: all follows from its `Setup`.
+
+    No array is made and no device asked for. So what the trainer compiles for the devices at hand can be compiled as
+    well for devices that only the compiler knows (`jax.experimental.topologies`): the same functions, shapes, places.
+
+    Attributes:
+      setup: of the run.
+      state: the shapes, types and places of the state.
+      feed: where batches come from, not yet open.
+      evaluate: the evaluation, not yet compiled.
+    """
+
+    def __init__(self, setup: Setup):
+        """Makes the shapes of the state and of the data; `UsageError` if pretrained parameters do not fit."""
+        self.setup = setup
+        self.feed, self.evaluate = feed.make(setup), evaluation.make(setup)
+        self._seeds = mesh_lib.like(setup.seeds.shape, setup.seeds.dtype, setup.everywhere)
+        with jax.set_mesh(setup.mesh):
+            self.state = abstract(setup.experiment, self._seeds, setup.mesh)
+
+    def trace_train(self) -> Traced:
+        """The train step, which takes the state: `train(state, seeds, examples, chunk, first_step, arguments)`.
+
+        It returns the next state, and metrics.
+        """
+        setup, accumulate = self.setup, self.setup.config.get("accumulate", 1)
+        clip_norm = setup.config.optimizer.get("clip_norm", 0.0)
+
+        def train(state: Any, seeds: Any, examples: Any, chunk: Any, first_step: Any, arguments: Any) -> Any:
+            experiment, total_steps = setup.experiment_of(arguments), setup.plan.total_steps
+            step_of = make_train(experiment, total_steps, self.feed.take, accumulate, clip_norm)
+            return step_of(state, seeds, examples, chunk, first_step)
+
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere
+        with jax.set_mesh(setup.mesh):
+            return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
+                self.state, self._seeds, *self.feed.shapes, np.int32(0), setup.arguments
+            )
+
+    def trace_evaluation(self) -> Traced:
+        """A call of the evaluation."""
+        with jax.set_mesh(self.setup.mesh):
+            return self.evaluate.trace(self.state.params)

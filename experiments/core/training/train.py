@@ -1,12 +1,19 @@
-"""How a run starts: its config is checked, its directory claimed, its data opened; then `loop.py` trains."""
+"""A run, from its config to its last row: start reading here.
+
+A run is a sequence of compiled calls, each of which takes some steps for all seeds (`Plan` says how many, `feed.py`
+where batches come from). The next call is under way before the metrics of the last one are read. Everything random is a
+function of the seed and the step, so a run that was killed ends with the numbers of one that was not.
+"""
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from experiments.core import config as config_lib
@@ -15,11 +22,13 @@ from experiments.core.errors import UsageError, printable
 from experiments.core.input import cache
 from experiments.core.input import dataset as data_lib
 from experiments.core.record.workdir import Workdir
-from experiments.core.training import evaluation, export, optimizer, plan, processes
+from experiments.core.training import evaluation, experiment, feed, optimizer, recorder
 from experiments.core.training import mesh as mesh_lib
+from experiments.core.training.checkpoint import Checkpoints
 from experiments.core.training.experiment import Recipe, Setup
-from experiments.core.training.loop import Interrupt, Loop
-from experiments.core.training.program import Program
+from experiments.core.training.guard import Stop, enough_memory, interruptible, is_first, require_same
+from experiments.core.training.recorder import MetricsSinceRow, Recorder
+from experiments.core.training.step import Program, init
 
 # Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.
 _RANDOM = {"jax_default_prng_impl": "threefry2x32", "jax_threefry_partitionable": True, "jax_random_seed_offset": 0}
@@ -29,7 +38,7 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     """Checks the fields that every experiment has, for `num_devices` devices; None: those that JAX sees."""
     config_lib.require_plain(config)
     data_lib.validate(config)
-    plan.validate(config)
+    experiment.validate_length(config)
     optimizer.validate(config)
     require(config.batch_size > 0, "batch_size", config.batch_size, "positive")
     fields, arguments = dict(config_lib.leaves(config.to_dict(), prefix="")), config.get("arguments", ())
@@ -39,7 +48,7 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
     require_wholes(lambda all_: 0 < len(all_) == len(set(all_)) and min(all_) >= 0, "seeds", config.seeds, differ)
     mesh_lib.validate(config, num_devices)
     evaluation.validate(config)
-    export.validate(config)
+    recorder.validate(config)
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
@@ -72,20 +81,104 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: S
       UsageError: for a config that cannot be run, or not on this machine, a directory that holds another run, or
         processes that were given different arguments.
     """
-    processes.require_same([f"experiments.{recipe.name} --workdir={Workdir(path).path}", *config_lib.lines(config)])
+    require_same([f"experiments.{recipe.name} --workdir={Workdir(path).path}", *config_lib.lines(config)])
     check_fields(recipe, config)
     workdir = Workdir(path)
     workdir.check(config)
     prepare(recipe, config)
-    if workdir.is_done():
-        if processes.is_first():
-            print(printable(f"{path} is done: see {workdir.summary.name}"), flush=True)
-        return
-    start(recipe, config, workdir, command)
+    if not workdir.is_done():
+        start(recipe, config, workdir, command)
+    elif is_first():
+        print(printable(f"{path} is done: see {workdir.summary.name}"), flush=True)
+
+
+def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
+    """Starts a validated, unfinished run on a machine that is prepared; returns what asked it to stop, as SIGTERM."""
+    for option, value in _RANDOM.items():
+        jax.config.update(option, value)
+    use_compilation_cache()
+    with config_lib.reading(recipe.name):
+        data = recipe.load(config)
+        require_same([f"the data {data.fingerprint}"])  # which each reads from its own disk
+        program = Program(Setup(recipe, config, data))
+    examines = program.setup.experiment.examine is not None or not config.get("export_examples")
+    require(examines, "export_examples", True, f"False for {recipe.name}, which has nothing to say of single examples")
+    with closing(program.feed), closing(program.evaluate):
+        program.feed.open()
+        with (
+            # Only now is anything written: a run that cannot start leaves no trace.
+            interruptible() as stop,
+            workdir.claim(config, data.fingerprint) if is_first() else nullcontext(),
+            enough_memory(config),
+            jax.set_mesh(program.setup.mesh),
+        ):
+            train(program, workdir, command, stop)
+    return stop.received
+
+
+def train(program: Program, workdir: Workdir, command: Sequence[str], stop: Stop) -> None:
+    """Trains from the newest checkpoint, or from the start, to the end, or until there is something to `stop` it."""
+    setup, plan, steps_per_call = program.setup, program.setup.plan, program.setup.plan.steps_per_dispatch
+    checkpoints = Checkpoints(workdir.checkpoints, config_lib.to_json(setup.config), setup.data.fingerprint)
+    restored = checkpoints.restore(program.state)
+    step, state, since_row = restored or (0, program.state, None)
+    rows = recorder.rows_before(workdir, plan, setup.config, step)
+    # Up to here nothing on disk has changed.
+    if is_first() and not workdir.record_launch(command, setup.recipe.name, setup.data.fingerprint)["git"]["commit"]:
+        stop.say("no commit of the code is recorded: git finds none")
+    for number, reason, place in checkpoints.clear():
+        stop.say(f"the checkpoint of {plan.describe(number)} is damaged ({reason}): it is now {place}")
+    seeds = mesh_lib.put(setup.seeds, setup.everywhere)
+    if restored:
+        stop.say(f"resuming after {plan.describe(step)}")
+    else:
+        state = init(setup.experiment, seeds, setup.mesh, program.state)
+    with closing(Recorder(program, workdir, rows, step, stop.say)) as record:
+        chunks = feed.chunks(program.feed, range(step, plan.total_steps, steps_per_call))
+        step_of, no_metrics = _compile(program, stop)
+        since_row = since_row or MetricsSinceRow(no_metrics)
+        if not rows:
+            since_row = record.add(step, state, since_row)
+        since_row.start()
+        while step < plan.total_steps and not stop.asked(together=plan.is_row(step) or plan.is_checkpoint(step)):
+            chunk, arguments = next(chunks), setup.arguments
+            state, metrics = step_of(state, seeds, program.feed.examples, chunk, np.int32(step), arguments)
+            since_row.dispatched(metrics)
+            step += steps_per_call
+            if plan.is_row(step) or plan.is_checkpoint(step):
+                since_row.finish()
+                if plan.is_row(step):
+                    since_row = record.add(step, state, since_row)
+                if plan.is_checkpoint(step):
+                    checkpoints.save(step, state, since_row)
+                since_row.start()
+            else:
+                record.reached(step)
+        since_row.finish()
+        if step > 0:
+            checkpoints.save(step, state, since_row)
+        if step == plan.total_steps:
+            record.finish(state.params)
+        else:
+            by = stop.received or "a signal to another process"
+            stop.say(f"stopped by {by} after {plan.describe(step)}; the same command resumes")
+
+
+def _compile(program: Program, stop: Stop) -> tuple[Any, Any]:
+    """The train step, and its metrics over no steps at all, [S, 0]; the evaluation is compiled, too."""
+    start, setup = time.perf_counter(), program.setup
+    stop.say("compiling the train step and the evaluation")
+    lowered = program.trace_train().lower()
+    no_metrics = jax.tree.map(lambda _: np.zeros((len(setup.config.seeds), 0), np.float32), lowered.out_info[1])
+    step_of = lowered.compile()
+    program.evaluate.compile(program.state.params)
+    optimizer.learning_rate(setup.config, 0, setup.plan.total_steps)  # which rows have; JAX keeps it compiled
+    stop.say(f"compiled in {time.perf_counter() - start:.1f} s")
+    return step_of, no_metrics
 
 
 def use_compilation_cache() -> None:
-    """Makes JAX keep what it compiles from now on: a run that goes on, or another of the same network, reads it.
+    """Turns on JAX's compilation cache: a run that goes on, or another of the same network, reads compiled programs.
 
     In $JAX_COMPILATION_CACHE_DIR, which may be in a bucket, else in ~/.cache/sparse-topk/compiled, where all may be
     removed at any time. JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
@@ -97,35 +190,3 @@ def use_compilation_cache() -> None:
         # To read a program takes some milliseconds: those that compile faster are not worth a file.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
-    """Starts a validated, unfinished run on a machine that is prepared; returns what asked it to stop, as SIGTERM."""
-    for option, value in _RANDOM.items():
-        jax.config.update(option, value)
-    use_compilation_cache()
-    with config_lib.reading(recipe.name):
-        data = recipe.load(config)
-        processes.require_same([f"the data {data.fingerprint}"])  # which each reads from its own disk
-        program = Program(Setup(recipe, config, data))
-    examines = program.setup.experiment.examine is not None or not config.get("export_examples")
-    require(examines, "export_examples", True, f"False for {recipe.name}, which has nothing to say of single examples")
-    interrupt = Interrupt()
-    with closing(program.feed), closing(program.evaluate):
-        program.feed.open()
-        with (
-            # Only now is anything written: a run that cannot start leaves no trace.
-            interrupt,
-            workdir.claim(config, data.fingerprint) if processes.is_first() else nullcontext(),
-            jax.set_mesh(program.setup.mesh),
-        ):
-            try:
-                Loop(program, workdir, interrupt).go(command, recipe.name)
-            except jax.errors.JaxRuntimeError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error):
-                    raise
-                parts = config.get("accumulate") or 1
-                examples = f"{config.batch_size // parts} examples at once"
-                allowed = f"more, such as {2 * parts}: a device lacks the memory for {examples}"
-                raise UsageError(f"config.accumulate={parts} is not allowed: it must be {allowed}") from error
-    return interrupt.received

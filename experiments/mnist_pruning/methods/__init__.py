@@ -9,7 +9,7 @@ import ml_collections
 
 from experiments.core.config import require, require_one_of
 from experiments.core.kinds import Kinds
-from experiments.core.training.schedules import LAM_SCHEDULES
+from experiments.core.training.optimizer import LAM_SCHEDULES
 from experiments.mnist_pruning import pools
 from experiments.mnist_pruning.methods import (
     gradual,

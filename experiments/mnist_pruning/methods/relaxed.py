@@ -10,7 +10,7 @@ import ml_collections
 
 import ops
 from experiments.core.config import require, require_one_of
-from experiments.core.training.schedules import LAM_SCHEDULES, lam_schedule, validate_lam
+from experiments.core.training.optimizer import LAM_SCHEDULES, lam_schedule, validate_lam
 from experiments.mnist_pruning.methods import published
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, State
 from experiments.mnist_pruning.methods.schedules import (

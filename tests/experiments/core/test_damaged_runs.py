@@ -14,8 +14,8 @@ import shutil
 import signal
 import sys
 
-import orbax.checkpoint as ocp
 import pytest
+from orbax.checkpoint import v1 as ocp
 
 from experiments.core.errors import DamagedError, UsageError, in_one_line
 from experiments.core.record import metrics
@@ -182,7 +182,7 @@ def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole,
 
         with monkeypatch.context() as patch:
             if named == "checkpoints":
-                patch.setattr(ocp.CheckpointManager, "save", tensorstore)
+                patch.setattr(ocp, "save_checkpointables", tensorstore)
             else:
                 patch.setattr(os, "fsync", selective)
             assert in_one_line(lambda: run(copy) or 0) == 1

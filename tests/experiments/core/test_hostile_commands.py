@@ -11,7 +11,7 @@ import pytest
 
 from experiments.core import cli
 from experiments.core.errors import UsageError
-from experiments.core.training.loop import Loop
+from experiments.core.training import train
 
 MNIST = ["mnist_pruning", "--config=configs/mnist_pruning.py", "--config.dataset=digits"]
 VIT = ["cifar100_vit", "--config=configs/cifar100_vit.py:small", "--config.dataset=digits", "--config.input.size=8"]
@@ -140,7 +140,7 @@ OTHERS = [
     (["mnist_pruning", "--config=configs"], "--config=configs: there is no such file"),
     (["mnist_pruning", "--config=README.md"], r"--config=README.md .* SyntaxError: .* line \d+"),
     (["mnist_pruning", "--config=results/vmoe/figures/figure7.png"], "figure7.png cannot be read"),
-    (["mnist_pruning", "--config=experiments/core/training/plan.py"], "KeyError: 'get_config'"),
+    (["mnist_pruning", "--config=experiments/core/training/feed.py"], "KeyError: 'get_config'"),
     (["mnist_pruning", "--config=configs/mnist_pruning.py:magic"], "'magic' is not one of dense, "),
     (["mnist_pruning", "--config=configs/vmoe.py:small"], "no field 'method', which experiments.mnist_pruning reads"),
     # Other options.
@@ -174,10 +174,10 @@ class Begun(Exception):
 
 @pytest.fixture(autouse=True)
 def never_train(monkeypatch):
-    def go(loop, launch, experiment):
+    def begin(*arguments):
         raise Begun
 
-    monkeypatch.setattr(Loop, "go", go)
+    monkeypatch.setattr(train, "train", begin)
 
 
 def run(tmp_path: Path, command: list[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from experiments.core import config as config_lib
 from experiments.core.errors import UsageError
 from experiments.core.kinds import dotted
-from experiments.core.training.schedules import lam_schedule
+from experiments.core.training.optimizer import lam_schedule
 from experiments.vmoe import routers
 from experiments.vmoe.experiment import RECIPE, make_router
 from experiments.vmoe.measures import measure

@@ -15,7 +15,7 @@ from experiments.core.record import metrics
 from experiments.core.record.files import absolute
 from experiments.core.training import checkpoint, train
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.rows import MetricsSinceRow
+from experiments.core.training.recorder import MetricsSinceRow
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments import buckets
 from tests.experiments.support import rows_without_seconds, small_config
@@ -91,7 +91,6 @@ def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(h
     checkpoints = Checkpoints(directory)
     for step in (2, 3):
         checkpoints.save(step, {"w": jnp.full(300, step, jnp.float32)}, interval)
-    checkpoints.close()
     like = {"w": jnp.zeros(300, jnp.float32)}
 
     key = max(

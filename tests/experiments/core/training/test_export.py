@@ -11,7 +11,7 @@ from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.report import results
-from experiments.core.training import export, train
+from experiments.core.training import recorder, train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.core.fake_clu import replace_clu
 from tests.experiments.toy import RECIPE, build, inputs, logits, toy_config
@@ -49,7 +49,7 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(export, "replacing", full)
+        patch.setattr(recorder, "replacing", full)
         with pytest.raises(OSError, match="No space"):
             train.run(RECIPE, toy_config(**fields), tmp_path)
     assert not Workdir(tmp_path).summary.exists()
@@ -85,14 +85,14 @@ def build_talkative(config, data):
 def written(tmp_path_factory):
     """The place of a run of two seeds, what TensorBoard was told of it, and its parameters at the end."""
     directory, kept = tmp_path_factory.mktemp("runs"), {}
-    gather = export.gather
+    gather = recorder.gather
 
     def gathered(params):
         return kept.setdefault("params", gather(params))
 
     with pytest.MonkeyPatch.context() as patch:
         writers = replace_clu(patch)
-        patch.setattr(export, "gather", gathered)
+        patch.setattr(recorder, "gather", gathered)
         config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
         config.update(export_examples=True)
         train.run(Recipe("toy", lambda config: None, build_talkative), config, directory / "w")

@@ -90,3 +90,22 @@ def test_a_length_in_epochs_is_counted_in_steps_too():
     assert optimizer.learning_rate(config, 60, 100) == pytest.approx(0.25)
     with pytest.raises(UsageError, match=r"^config\.optimizer\.warmup_steps=20 .* less than the 20 steps of the run$"):
         optimizer.make(config, 20)
+
+
+PROGRESS = (0.0, 0.2, 0.5, 0.799, 0.8, 1.0)
+
+
+def lam(schedule, **options):
+    made = optimizer.lam_schedule(
+        ml_collections.ConfigDict({"schedule": schedule, "start": 3.0, "end": 1e-3}), **options
+    )
+    return [float(made(jnp.float32(progress))) for progress in PROGRESS]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "formula"), [("constant", lambda t: 3.0), ("geometric", lambda t: 3.0 * (1e-3 / 3.0) ** t)]
+)
+def test_lam_follows_its_formula_and_is_zero_from_where_it_is_to_be_hard(schedule, formula):
+    np.testing.assert_allclose(lam(schedule), [formula(t) for t in PROGRESS], rtol=1e-5)
+    part = [formula(t / 0.8) if t < 0.8 else 0.0 for t in PROGRESS]
+    np.testing.assert_allclose(lam(schedule, hard_after=0.8), part, rtol=1e-5)

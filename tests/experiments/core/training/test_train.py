@@ -127,6 +127,6 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
             "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 81604378624 bytes."
         )
 
-    monkeypatch.setattr(train.Loop, "go", exhausted)
+    monkeypatch.setattr(train, "train", exhausted)
     with pytest.raises(UsageError, match=r"config\.accumulate=2 .* more, such as 4: .* 25 examples"):
         train.run(toy(fatal=2.0), small_config(accumulate=2, batch_size=50), tmp_path / "w")

@@ -17,7 +17,7 @@ from experiments.core.input.stream import batch_indices
 from experiments.core.record import metrics
 from experiments.core.training import optimizer, train
 from experiments.core.training.experiment import Recipe
-from experiments.core.training.rows import Progress
+from experiments.core.training.recorder import Progress
 from tests.experiments.toy import RECIPE, STREAM, STREAMED, Killed, build, killed_at, toy_config, values
 
 MESHES = {"data": {"data": 8}, "fsdp": {"data": 2, "fsdp": 4}, "expert": {"data": 1, "fsdp": 2, "expert": -1}}

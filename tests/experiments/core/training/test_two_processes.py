@@ -12,7 +12,7 @@ import time
 import pytest
 
 from experiments.core.record import metrics
-from experiments.core.training import processes, train
+from experiments.core.training import guard, train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.core.training.test_probe import build_probed
 from tests.experiments.processes import environment, finish, free_port, wait_for_rows
@@ -66,6 +66,5 @@ def test_two_processes_stop_together_and_one_device_goes_on_as_if_it_had_been_al
 
 
 if __name__ == "__main__":
-    processes.initialize()
-    with processes.leaving_promptly():
+    with guard.joined():
         run(sys.argv[1], load_slowly, mesh=MESH)

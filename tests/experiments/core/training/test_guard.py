@@ -1,12 +1,19 @@
-"""How several processes find each other, and their mistakes; what they train is in test_two_processes.py."""
+"""How processes find each other, and their mistakes; signals and broken terminals, which are noted, and nothing more.
 
+What several processes train is in test_two_processes.py.
+"""
+
+import errno
+import io
+import os
+import signal
 import sys
 
 import jax
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.training import processes
+from experiments.core.training import guard
 from tests.experiments.processes import ended, environment, finish, free_port
 from tests.experiments.support import command, start
 
@@ -26,8 +33,9 @@ def test_variables_that_make_no_sense_are_refused(monkeypatch, variables):
     for name in (ADDRESS, COUNT, INDEX):
         monkeypatch.setenv(name, variables.get(name, ""))
     (name, value), *_ = variables.items()
-    with pytest.raises(UsageError, match=f"{name}={value}.* a run of several processes needs {ADDRESS}=HOST:PORT"):
-        processes.initialize()
+    refused = pytest.raises(UsageError, match=f"{name}={value}.* a run of several processes needs {ADDRESS}=HOST:PORT")
+    with refused, guard.joined():
+        pass
 
 
 def variables_of_srun(index, count):
@@ -40,9 +48,9 @@ def variables_of_srun(index, count):
 def test_a_task_of_srun_that_is_or_is_to_stay_alone_joins_no_other(monkeypatch, variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    processes.initialize()
-    assert not jax.distributed.is_initialized()
-    assert processes.from_first(lambda: {"process": 0}) == {"process": 0}
+    with guard.joined():
+        assert not jax.distributed.is_initialized()
+        assert guard.from_first(lambda: {"process": 0}) == {"process": 0}
 
 
 def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp_path):
@@ -60,12 +68,12 @@ def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp
 
 def test_the_tasks_of_srun_find_each_other():
     code = (
-        "import jax; from experiments.core.training import processes; processes.initialize();"
+        "import jax; from experiments.core.training import guard; guard.joined().__enter__();"
         "print(jax.distributed.is_initialized(), jax.process_index(), jax.process_count(), jax.device_count());"
-        "print('of the first:', processes.from_first(lambda: {'process': jax.process_index()}))\n"
-        "def fail(): raise processes.UsageError(f'of {jax.process_index()}')\n"
-        "try: processes.from_first(fail)\n"
-        "except processes.UsageError as error: print('error:', error)"
+        "print('of the first:', guard.from_first(lambda: {'process': jax.process_index()}))\n"
+        "def fail(): raise guard.UsageError(f'of {jax.process_index()}')\n"
+        "try: guard.from_first(fail)\n"
+        "except guard.UsageError as error: print('error:', error)"
     )
     common = environment(devices=3) | {"JAX_COORDINATOR_PORT": str(free_port())}
     tasks = [variables_of_srun(index, 2) for index in range(2)]
@@ -73,3 +81,50 @@ def test_the_tasks_of_srun_find_each_other():
     seen = [next(line for line in out.splitlines() if line.startswith(("True", "False"))) for out in outs]
     assert seen == [f"True {index} 2 6" for index in range(2)]
     assert all(out.endswith("of the first: {'process': 0}\nerror: of 0\n") for out in outs), outs
+
+
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def unheeded(number, frame):
+    raise AssertionError(f"{signal.Signals(number).name} was not noted")
+
+
+@pytest.fixture
+def handlers():
+    """Of this process, none of them to ignore a signal, as nohup makes it; a test must leave them as they were."""
+    previous = {number: signal.signal(number, unheeded) for number in NUMBERS}
+    before = [signal.getsignal(number) for number in NUMBERS]
+    yield before
+    after = [signal.getsignal(number) for number in NUMBERS]
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+    assert after == before
+
+
+def test_a_second_sigterm_acts_as_usual_and_a_second_sighup_does_not(handlers):
+    with guard.interruptible() as stop:
+        assert stop.received is None
+        signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGTERM) == handlers[0]
+        signal.raise_signal(signal.SIGHUP)  # as a closed terminal and its shell send it
+        assert stop.received == "SIGHUP"
+
+
+def test_what_is_ignored_stays_so(handlers):
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with guard.interruptible() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.received is None
+    signal.signal(signal.SIGHUP, previous)
+
+
+def test_nobody_to_print_to_is_a_reason_to_stop(monkeypatch, handlers):
+    class Gone(io.StringIO):
+        def write(self, text):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    with guard.interruptible() as stop:
+        stop.say("epoch 1")
+        assert stop.received is not None

@@ -4,13 +4,13 @@ import ml_collections
 import pytest
 
 from experiments.core.errors import UsageError
-from experiments.core.training import plan
+from experiments.core.training.experiment import Plan, validate_length
 
 
 def plan_of(num_train=1000, **fields):
     config = ml_collections.ConfigDict({"dataset": "digits", "batch_size": 300, **fields})
-    plan.validate(config)
-    return plan.Plan.of(config, num_train)
+    validate_length(config)
+    return Plan.of(config, num_train)
 
 
 def test_steps_have_a_row_at_the_end():

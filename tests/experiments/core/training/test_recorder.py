@@ -9,10 +9,9 @@ import pytest
 
 from experiments.core.record import hardware, metrics
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import rows, train
-from experiments.core.training.experiment import Recipe
-from experiments.core.training.plan import Plan
-from experiments.core.training.rows import MetricsSinceRow, Progress
+from experiments.core.training import recorder, train
+from experiments.core.training.experiment import Plan, Recipe
+from experiments.core.training.recorder import MetricsSinceRow, Progress
 from tests.experiments.toy import build, toy_config
 
 
@@ -30,9 +29,9 @@ def test_a_row_at_a_known_peak(monkeypatch):
         config=config, mesh=mesh_lib.make(config), experiment=types.SimpleNamespace(flops_per_example=1e5)
     )
     interval = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
-    assert set(rows.performance(setup, interval).values()) == {None, 123}
+    assert set(recorder.performance(setup, interval).values()) == {None, 123}
     interval.step_seconds = [0.01, 0.01, 0.04]
-    row = rows.performance(setup, interval)
+    row = recorder.performance(setup, interval)
     assert row["step_seconds"] == 0.01
     assert row["images_per_second"] == 64 / 0.02
     assert row["mfu"] == pytest.approx(64 * 1e5 / 0.01 / 8e9, rel=1e-3)

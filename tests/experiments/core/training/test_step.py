@@ -13,7 +13,7 @@ from experiments.core.input.outline import outline
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import train
 from experiments.core.training.experiment import Setup
-from experiments.core.training.program import Program
+from experiments.core.training.step import Program
 from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, toy_config
 
