@@ -49,14 +49,22 @@ class Checkpoints:
         self._damaged: list[tuple[int, str]] = []
 
     def restore(self, like: State) -> tuple[int, State, MetricsSinceRow] | None:
-        """Restores the newest that is intact, with its step, as `restore` does; None where there is none.
+        """Restores the newest that is intact, on whatever devices: its step, a state `like` these arrays or shapes.
 
-        Raises `UsageError` if all are damaged, or not those of the run. Nothing is changed.
+        None where there is none. Raises `UsageError` if all are damaged, or of a run with another config, or on other
+        data. Nothing is changed.
         """
         self._newest, self._damaged = from_first(lambda: find(self._directory))
         if self._newest is None:
             return None
-        return self._newest, *restore(self._directory / str(self._newest), like, self._config, self._fingerprint)
+        path = self._directory / str(self._newest)
+        beside = _read(path, _SINCE_ROW)
+        saved, data = beside["config"], beside.get("data")  # which older checkpoints lack
+        if saved and self._config and (different := config_lib.differences_of_runs(saved, self._config)):
+            raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
+        if data and self._fingerprint not in ("", data):
+            raise UsageError(f"{path} is the checkpoint of a run on the data {data}, and these are {self._fingerprint}")
+        return self._newest, _read(path, _STATE, like), MetricsSinceRow.from_json(beside["since_row"])
 
     def clear(self) -> list[tuple[int, str, Path]]:
         """Sets those aside that `restore` has passed over, and removes what killed saves have left.
@@ -105,25 +113,6 @@ def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
             "--workdir; nothing has been changed"
         )
     return None, damaged
-
-
-def restore(
-    path: Path, like: State, config: Config | None = None, fingerprint: str = ""
-) -> tuple[State, MetricsSinceRow]:
-    """Restores the state, and the metrics since its last row, of an intact checkpoint, on whatever devices.
-
-    The state is `like` these arrays or shapes. Raises `UsageError` if the checkpoint is of a run with another `config`,
-    or on data with another `fingerprint`.
-    """
-    beside = _read(path, _SINCE_ROW)
-    saved = beside["config"]
-    if saved and config and (different := config_lib.differences_of_runs(saved, config)):
-        raise UsageError(f"{path} is the checkpoint of a run with another config: {'; '.join(different)}")
-    data = beside.get("data")  # which older checkpoints lack
-    if data and fingerprint not in ("", data):
-        raise UsageError(f"{path} is the checkpoint of a run on the data {data}, and these are {fingerprint}")
-    state = _read(path, _STATE, like)
-    return state, MetricsSinceRow.from_json(beside["since_row"])
 
 
 def set_aside(directory: Path, step: int) -> Path:

@@ -1,12 +1,12 @@
 """How batches reach the train step: from arrays that stay on the devices, or as a stream.
 
-A feed has `examples`, the same in every compiled call; `chunk`, what differs between calls, with an axis of K steps;
-and `take`, which makes the batch of a step of the two, in the compiled code. `S` seeds, `K` steps, `B` batch.
+A feed has `examples`, the same in every compiled call, and `chunk`, what differs between calls, with an axis of K
+steps. `take` makes the batch of a step of the two, in the compiled code. `S` seeds, `K` steps, `B` batch.
 """
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +16,6 @@ from jax.sharding import Mesh
 from experiments.core.input.stream import Arrays, Stream, batch_indices
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Setup
-
-Take = Callable[[Any, Any], Any]
 
 
 class Shapes(NamedTuple):
@@ -49,11 +47,6 @@ class Resident:
             },
             mesh_lib.like(shape if self._setup.seed_axis else shape[1:], np.int32, self._sharding),
         )
-
-    @staticmethod
-    def take(examples: Any, at_step: Any) -> Any:
-        """The rows that the indices [B] name."""
-        return jax.tree.map(lambda array: array[at_step], examples)
 
     def open(self) -> None:
         """Copies all examples to every device."""
@@ -94,11 +87,6 @@ class Streamed:
             },
         )
 
-    @staticmethod
-    def take(examples: Any, at_step: Any) -> Any:
-        """The batch as it is."""
-        return at_step
-
     def open(self) -> None:
         """Starts the stream."""
         self._host = self._stream.open(self._seed, mesh_lib.local_rows(self._mesh, self._shape[1]))
@@ -119,6 +107,11 @@ class Streamed:
 
 # Nothing of either is read or put on a device, which may be a compiler's, before it is open.
 Feed = Resident | Streamed
+
+
+def take(examples: Any, at_step: Any) -> Any:
+    """The batch of a step: the rows of `examples` that indices [B] name, or what is streamed, where there are none."""
+    return jax.tree.map(lambda array: array[at_step], examples) if examples else at_step
 
 
 def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:

@@ -129,31 +129,6 @@ class MetricsSinceRow:
         return MetricsSinceRow(arrays(saved["metrics"], np.float32), saved["seconds"], arrays(saved["found"], bool))
 
 
-class Prober:
-    """Applies the probe of an experiment, if it has one."""
-
-    def __init__(self, setup: Setup):
-        self._find: Any = None
-        if probe := setup.experiment.probe:
-            self._find = jax.jit(setup.over_seeds(probe.find, (0, None)), out_shardings=setup.everywhere)
-            self._compare = jax.jit(jax.vmap(probe.compare), out_shardings=setup.everywhere)
-        self._seed_axis = setup.seed_axis
-
-    def __call__(self, params: Params, progress: float) -> Found:
-        """Returns what is found in a network; nothing without a probe."""
-        if self._find is None:
-            return {}
-        found = jax.device_get(self._find(params, np.float32(progress)))
-        return found if self._seed_axis else {name: array[None] for name, array in found.items()}
-
-    def compare(self, before: Found, now: Found) -> Any:
-        """Metrics [S] of two findings; NaN where there are none before."""
-        if not now:
-            return {}
-        metrics = jax.device_get(self._compare(before or now, now))
-        return metrics if before else jax.tree.map(lambda values: np.full_like(values, np.nan), metrics)
-
-
 class Recorder:
     """Adds to the `rows` of a run that has taken `first_step` steps, and writes its files at the end.
 
@@ -164,7 +139,10 @@ class Recorder:
         self, program: Program, workdir: Workdir, rows: list[Row], first_step: int, say: Callable[[str], None]
     ):
         self._program, self._setup, self._workdir, self._say = program, program.setup, workdir, say
-        self._find = Prober(self._setup)
+        if probe := self._setup.experiment.probe:
+            everywhere = self._setup.everywhere
+            self._find = jax.jit(self._setup.over_seeds(probe.find, (0, None)), out_shardings=everywhere)
+            self._compare = jax.jit(jax.vmap(probe.compare), out_shardings=everywhere)
         wanted = self._setup.config.get("tensorboard") and is_first()
         self._board = metrics.tensorboard(workdir.tensorboard, rows) if wanted else None
         self._writer = metrics.Writer(workdir.metrics if is_first() else None, rows, self._board)
@@ -174,13 +152,17 @@ class Recorder:
     def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
         """Evaluates the `state` after `step` steps, and adds its row; returns what the next row begins with."""
         setup, plan, progress = self._setup, self._setup.plan, step / self._setup.plan.total_steps
-        found = self._find(state.params, progress)
         evaluated = self._program.evaluate(state.params, progress)
         measured = {f"train_{name}": values for name, values in since_row.means().items()}
         measured |= {
             f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
         }
-        measured |= self._find.compare(since_row.found, found)
+        found: Found = {}
+        if setup.experiment.probe:
+            found = jax.device_get(self._find(state.params, np.float32(progress)))
+            found = found if setup.seed_axis else {name: array[None] for name, array in found.items()}
+            compared = jax.device_get(self._compare(since_row.found or found, found))
+            measured |= compared if since_row.found else jax.tree.map(lambda each: np.full_like(each, np.nan), compared)
         if setup.experiment.at_end and step == plan.total_steps:
             numbers = range(len(setup.config.seeds)) if setup.seed_axis else [...]
             of_seeds = [jax.tree.map(operator.itemgetter(number), state.params) for number in numbers]

@@ -20,7 +20,6 @@ from experiments.core.errors import UsageError
 from experiments.core.training import evaluation, feed
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Setup
-from experiments.core.training.feed import Resident, Take
 
 _AUGMENT = 2**31 - 1  # sets the key of augmentation apart from those that a loss derives by small numbers
 
@@ -98,15 +97,14 @@ def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Bat
 def make_train(
     experiment: Experiment,
     total_steps: int,
-    take: Take = Resident.take,
     accumulate: int = 1,
     clip_norm: float = 0.0,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """`train(state, seeds [S], examples, chunk, first_step) -> state, metrics`, each metric [S, K].
 
-    `take`, `examples` and `chunk` are those of a feed; the leaves of the chunk begin with [S, K]. Where gradients are
-    clipped to `clip_norm`, metrics have their norm before, and the share of steps that were clipped.
-    Without an axis of seeds, here and in the results, S is left out.
+    `examples` and `chunk` are those of a feed; the leaves of the chunk begin with [S, K]. Where gradients are clipped
+    to `clip_norm`, metrics have their norm before, and the share of steps that were clipped. Without an axis of seeds,
+    here and in the results, S is left out.
     """
     gradient_of = _gradient(experiment, accumulate)
 
@@ -118,7 +116,7 @@ def make_train(
         def step(state: TrainState, at: tuple[jax.Array, Any]) -> tuple[TrainState, Metrics]:
             number, at_step = at
             step_key = jax.random.fold_in(key, number + 1)
-            batch = _augmented(experiment, take(examples, at_step), step_key)
+            batch = _augmented(experiment, feed.take(examples, at_step), step_key)
             progress = number.astype(jnp.float32) / total_steps
             gradient, metrics = gradient_of(state.params, batch, step_key, progress)
             if clip_norm:
@@ -217,7 +215,7 @@ class Program:
 
         def train(state: Any, seeds: Any, examples: Any, chunk: Any, first_step: Any, arguments: Any) -> Any:
             experiment, total_steps = setup.experiment_of(arguments), setup.plan.total_steps
-            step_of = make_train(experiment, total_steps, self.feed.take, accumulate, clip_norm)
+            step_of = make_train(experiment, total_steps, accumulate, clip_norm)
             return step_of(state, seeds, examples, chunk, first_step)
 
         shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere

@@ -7,8 +7,8 @@ import pytest
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
-from experiments.core.training import feed, step, train
 from experiments.core.training import mesh as mesh_lib
+from experiments.core.training import step, train
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.mnist_pruning.test_networks import SIZE, small_transformer
 from tests.experiments.support import loaded, small_config
@@ -63,7 +63,7 @@ def test_a_step_of_a_transformer_whose_matrices_compete_can_be_traced():
     experiment, mesh = RECIPE.build(config, data_lib.load(config)), mesh_lib.make(config)
     state = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
     batch = {"image": np.zeros((1, 32, 8, 8, 1), np.uint8), "label": np.zeros((1, 32), np.int32)}
-    trained = step.make_train(experiment, config.steps, feed.Streamed.take)
+    trained = step.make_train(experiment, config.steps)
     after, _ = jax.eval_shape(trained, state, np.int32(0), {}, batch, np.int32(0))
     shapes = [jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree) for tree in (after, state)]
     assert shapes[0] == shapes[1]

@@ -102,7 +102,7 @@ def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(h
     here.store(key, bytes(content), None)
     intact, ((damaged, _),) = checkpoint.find(directory)
     assert (intact, damaged) == (2, 3)
-    np.testing.assert_array_equal(checkpoint.restore(directory / "2", like)[0]["w"], np.full(300, 2))
+    np.testing.assert_array_equal(Checkpoints(directory).restore(like)[1]["w"], np.full(300, 2))
 
     assert str(checkpoint.set_aside(directory, 3)) == "gs://bucket/run/damaged-checkpoint-3"
     assert here.objects[key.replace("checkpoints/3", "damaged-checkpoint-3")][0] == content

@@ -38,8 +38,8 @@ def copy(saved, tmp_path):
 
 def restored(directory):
     """The step of the newest checkpoint that is intact, which is restored, and those of damaged ones."""
-    step, damaged = checkpoint.find(directory)
-    state, since_row = checkpoint.restore(directory / str(step), state_of(0))
+    _, damaged = checkpoint.find(directory)
+    step, state, since_row = Checkpoints(directory).restore(state_of(0))
     assert since_row.seconds == step
     jax.tree.map(np.testing.assert_array_equal, state, state_of(step))
     return step, [other for other, _ in damaged]
@@ -101,6 +101,8 @@ def test_what_older_code_has_saved_is_restored(tmp_path):
     parts = {"state": ocp.args.StandardSave(state_of(5)), "since_row": ocp.args.JsonSave(beside)}
     with ocp.CheckpointManager(tmp_path) as manager:
         manager.save(5, args=ocp.args.Composite(**parts))
-    state, found = checkpoint.restore(tmp_path / "5", state_of(0), {"steps": 9}, "digits")
+    (tmp_path / "5" / checkpoint.CHECKSUM).write_text(checkpoint._checksum(tmp_path / "5"))
+    step, state, found = Checkpoints(tmp_path, {"steps": 9}, "digits").restore(state_of(0))
+    assert step == 5
     assert found.to_json() == since_row.to_json()
     jax.tree.map(np.testing.assert_array_equal, state, state_of(5))
