@@ -156,7 +156,7 @@ def stoppable() -> Iterator[None]:
     """Turns signals into `Stopped` wherever the trainer does not handle them itself; files are written whole."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.loop`
+        if number == signal.SIGHUP:  # which comes twice when a terminal is closed: see `training.guard`
             signal.signal(number, signal.SIG_IGN)
         raise Stopped
 

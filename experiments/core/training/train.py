@@ -141,8 +141,7 @@ def train(program: Program, workdir: Workdir, command: Sequence[str], stop: Stop
             since_row = record.add(step, state, since_row)
         since_row.start()
         while step < plan.total_steps and not stop.asked(together=plan.is_row(step) or plan.is_checkpoint(step)):
-            chunk, arguments = next(chunks), setup.arguments
-            state, metrics = step_of(state, seeds, program.feed.examples, chunk, np.int32(step), arguments)
+            state, metrics = step_of(state, seeds, program.feed.examples, next(chunks), np.int32(step), setup.arguments)
             since_row.dispatched(metrics)
             step += steps_per_call
             if plan.is_row(step) or plan.is_checkpoint(step):

@@ -95,6 +95,13 @@ def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
     assert checkpoint.set_aside(copy, 30).name == "damaged-checkpoint-30-2"
 
 
+def test_what_a_killed_save_left_is_removed(copy):
+    for name in ("40.orbax-checkpoint-tmp", "notes"):
+        (copy / name / "state").mkdir(parents=True)
+    assert Checkpoints(copy).clear() == []
+    assert sorted(path.name for path in copy.iterdir()) == ["20", "30", "notes"]
+
+
 def test_what_older_code_has_saved_is_restored(tmp_path):
     since_row = MetricsSinceRow({"loss": np.ones((1, 2), np.float32)}, seconds=2.0)
     beside = {"since_row": since_row.to_json(), "config": {"steps": 9}, "data": "digits"}

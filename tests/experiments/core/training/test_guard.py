@@ -44,13 +44,41 @@ def variables_of_srun(index, count):
     return common | {"SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)}
 
 
-@pytest.mark.parametrize("variables", [variables_of_srun(0, 1), variables_of_srun(0, 2) | {COUNT: "1"}])
-def test_a_task_of_srun_that_is_or_is_to_stay_alone_joins_no_other(monkeypatch, variables):
+@pytest.mark.parametrize(
+    "variables",
+    [
+        variables_of_srun(0, 1),
+        variables_of_srun(0, 2) | {COUNT: "1"},
+        {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
+    ],
+)
+def test_a_task_that_is_or_is_to_stay_alone_joins_no_other(monkeypatch, variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with guard.joined():
         assert not jax.distributed.is_initialized()
         assert guard.from_first(lambda: {"process": 0}) == {"process": 0}
+
+
+@pytest.mark.parametrize(
+    ("variables", "method"),
+    [
+        ({}, None),
+        ({"JAX_PLATFORMS": "cpu"}, "not joined"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "ompi"),
+    ],
+)
+def test_hosts_of_tpus_find_each_other(monkeypatch, variables, method):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(guard.glob, "glob", lambda pattern: [pattern])
+    monkeypatch.setattr(guard.importlib.util, "find_spec", lambda name: name)
+    called = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *arguments, **options: called.append(options))
+    with guard.joined():
+        pass
+    assert [options["cluster_detection_method"] for options in called] == [method] * (method != "not joined")
 
 
 def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp_path):
