@@ -34,7 +34,7 @@ from experiments.core.record.environment import describe
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.experiment import Params, Setup
+from experiments.core.training.experiment import Params
 from experiments.core.training.step import Program
 from experiments.vision.networks import inputs_of
 from experiments.vmoe import outputs
@@ -73,8 +73,8 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
     """
     workdir = Workdir(path)
     config = ml_collections.ConfigDict(read_object(workdir.config, _ADVICE))
-    program = Program(Setup(RECIPE, config, RECIPE.load(config)))
-    data, router = program.setup.data, trained_router(config)
+    program = Program(RECIPE, config, RECIPE.load(config))
+    data, router = program.data, trained_router(config)
     if len(data.evaluation["label"]) < max(sizes):
         raise UsageError(f"{path} has fewer test images than the {max(sizes)} of a batch")
     restored = Checkpoints(workdir.checkpoints, to_json(config)).restore(program.state)
@@ -87,7 +87,7 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
     rows: list[dict[str, Any]] = [{"way": way, "images": size} for way in ("batch", "alone") for size in sizes]
     changed = []
     for seed in range(len(config.seeds)):
-        params = jax.tree.map(operator.itemgetter(seed), state.params) if program.setup.seed_axis else state.params
+        params = jax.tree.map(operator.itemgetter(seed), state.params) if program.seed_axis else state.params
         alone = evaluate_alone(params, find(params))
         found = {size: each(params, {}) for size, each in evaluate.items()}
         for row in rows:

@@ -13,9 +13,9 @@ from experiments.core import config as config_lib
 from experiments.core.errors import UsageError
 from experiments.core.input.outline import outline
 from experiments.core.record.chips import Slice
+from experiments.core.training import evaluation, train
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import train
-from experiments.core.training.experiment import Recipe, Setup
+from experiments.core.training.experiment import Recipe
 from experiments.core.training.step import Program
 from scripts.compile import compiled, compiler, operations
 
@@ -45,7 +45,7 @@ def run_of(experiment: str, path: str, overrides: Sequence[str], slice_: Slice) 
 def program_of(recipe: Recipe, config: ConfigDict, devices: Sequence[Any]) -> Program:
     """Builds the program that the trainer would compile for a config, on the compiler's devices."""
     with config_lib.reading(recipe.name):
-        return Program(Setup(recipe, config, outline(config), devices if "mesh" in config else devices[:1]))
+        return Program(recipe, config, outline(config), devices if "mesh" in config else devices[:1])
 
 
 def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
@@ -58,8 +58,8 @@ def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
     Raises:
       UsageError: the compiler refuses it for another reason than memory.
     """
-    with jax.set_mesh(program.setup.mesh):
-        traced = {"train": program.trace_train, "evaluation": program.trace_evaluation}[part]()
+    with jax.set_mesh(program.mesh):
+        traced = program.trace() if part == "train" else evaluation.make(program).trace(program.state.params)
         lowered = traced.lower()
     try:
         found = compiled.outcome(lowered, slice_)
@@ -68,7 +68,7 @@ def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
     leaves = jax.tree.leaves(program.state)
     state = sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in leaves)
     found |= {"operations": operations.count(traced.jaxpr.jaxpr) / slice_.count, "state": state}
-    return found if found["fits"] else found | {"change": changes(program.setup.config, state, found["available"])}
+    return found if found["fits"] else found | {"change": changes(program.config, state, found["available"])}
 
 
 def changes(config: ConfigDict, state_bytes: float, available: float) -> list[str]:
@@ -92,9 +92,9 @@ def changes(config: ConfigDict, state_bytes: float, available: float) -> list[st
 
 def heading(program: Program, slice_: Slice) -> str:
     """Names the slice, mesh and compiler in a line."""
-    mesh = ", ".join(f"{axis} {size}" for axis, size in program.setup.mesh.shape.items())
+    mesh = ", ".join(f"{axis} {size}" for axis, size in program.mesh.shape.items())
     versions = ", ".join(f"{name} {version}" for name, version in compiler.versions(slice_.platform).items())
-    steps = program.setup.plan.steps_per_dispatch
+    steps = program.plan.steps_per_dispatch
     return f"for {slice_.type} (mesh {mesh}), a call of {steps} step(s), by {versions}: some minutes"
 
 

@@ -27,23 +27,18 @@ A loss may be as simple as
 """
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import ml_collections
-import numpy as np
 import optax
-from jax.sharding import NamedSharding
 
-from experiments.core import config as config_lib
 from experiments.core.config import is_whole, require
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
-from experiments.core.training import mesh as mesh_lib
 
 Params = Any  # a pytree of arrays
 Batch = dict[str, jax.Array]
@@ -207,49 +202,3 @@ class Plan:
     def describe(self, step: int) -> str:
         """`epoch 3` or `step 1404`."""
         return f"{self.unit} {self.count(step)}"
-
-
-class Setup:
-    """Lengths, devices, model and axis of seeds, which follow from a config and its data before any array is made.
-
-    `seed_axis` says whether parameters and metrics have the leading axis S. A large model trains alone, without it.
-
-    `arguments` are the numbers of the config that compiled programs take as arguments, by dotted name: those that
-    config.arguments names, if it is there. Runs that differ in them alone then share their programs, which the cache
-    keeps, where each would compile for longer than it trains.
-    """
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        config: ml_collections.ConfigDict,
-        data: Data,
-        devices: Sequence[jax.Device] | None = None,
-    ):
-        """Builds the experiment for `devices`, which may be a compiler's; `UsageError` if the data do not fit."""
-        self.recipe, self.config, self.data = recipe, config, data
-        self.plan = Plan.of(config, data.num_train)
-        self.mesh = mesh_lib.make(config, devices)
-        self.experiment = recipe.build(config, data)
-        self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
-        self.seeds = np.asarray(config.seeds if self.seed_axis else config.seeds[0], np.int32)
-        fields = dict(config_lib.leaves(config.to_dict(), prefix=""))
-        self.arguments = {name: np.float32(fields[name]) for name in config.get("arguments", ())}
-
-    def experiment_of(self, arguments: dict[str, jax.Array]) -> Experiment:
-        """The experiment with other values, traced ones above all, of the numbers that are arguments."""
-        if not arguments:
-            return self.experiment
-        config = self.config.copy_and_resolve_references()
-        with config.unlocked(), config.ignore_type():
-            config.update_from_flattened_dict(arguments)
-        return self.recipe.build(config, self.data)
-
-    @functools.cached_property
-    def everywhere(self) -> NamedSharding:
-        """The same on every device."""
-        return mesh_lib.replicated(self.mesh)
-
-    def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
-        """Returns `function`, of one seed, for arguments that have the axis S where `in_axes` is 0, if there is one."""
-        return jax.vmap(function, in_axes) if self.seed_axis else function

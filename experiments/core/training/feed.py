@@ -13,9 +13,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from experiments.core.input.stream import Arrays, Stream, batch_indices
+from experiments.core.input.dataset import Data
+from experiments.core.input.stream import Arrays, Stream, batch_indices, num_examples
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Setup
 
 
 class Shapes(NamedTuple):
@@ -30,35 +30,31 @@ class Resident:
 
     ahead = 0  # calls whose chunks are worth having on the device beforehand: indices are quick to make and small
 
-    def __init__(self, setup: Setup):
+    def __init__(self, arrays: Arrays, seeds: np.ndarray, batch_size: int, num_steps: int, mesh: Mesh):
         self.examples: Any = {}
-        self._setup, self._size = setup, (setup.plan.steps_per_dispatch, setup.data.num_train, setup.config.batch_size)
-        self._sharding = mesh_lib.batch_sharding(setup.mesh, axis=2 if setup.seed_axis else 1)
+        self._arrays, self._seeds, self._batch_size, self._num_steps = arrays, seeds, batch_size, num_steps
+        self._everywhere, self._sharding = mesh_lib.replicated(mesh), mesh_lib.batch_sharding(mesh, axis=seeds.ndim + 1)
 
     @property
     def shapes(self) -> Shapes:
         """Shapes of the arrays in memory, and of the indices."""
-        everywhere, (num_steps, _, batch_size) = self._setup.everywhere, self._size
-        shape = (len(self._setup.config.seeds), num_steps, batch_size)
+        shape = (*self._seeds.shape, self._num_steps, self._batch_size)
+        everywhere, arrays = self._everywhere, self._arrays.items()
         return Shapes(
-            {
-                name: mesh_lib.like(array.shape, array.dtype, everywhere)
-                for name, array in self._setup.data.train.items()
-            },
-            mesh_lib.like(shape if self._setup.seed_axis else shape[1:], np.int32, self._sharding),
+            {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays},
+            mesh_lib.like(shape, np.int32, self._sharding),
         )
 
     def open(self) -> None:
         """Copies all examples to every device."""
-        everywhere = self._setup.everywhere
-        self.examples = {name: mesh_lib.put(array, everywhere) for name, array in self._setup.data.train.items()}
+        self.examples = {name: mesh_lib.put(array, self._everywhere) for name, array in self._arrays.items()}
 
     def chunk(self, first_step: int) -> jax.Array:
         """The indices of a call."""
-        (num_steps, *size), seeds = self._size, self._setup.config.seeds
-        steps = range(first_step, first_step + num_steps)
+        size, seeds = (num_examples(self._arrays), self._batch_size), self._seeds.ravel().tolist()
+        steps = range(first_step, first_step + self._num_steps)
         indices = np.stack([[batch_indices(seed, step, *size) for step in steps] for seed in seeds])
-        return mesh_lib.put(indices if self._setup.seed_axis else indices[0], self._sharding)
+        return mesh_lib.put(indices.reshape(*self._seeds.shape, *indices.shape[1:]), self._sharding)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -134,10 +130,9 @@ def chunks(feed: Feed, first_steps: Iterable[int]) -> Iterator[Any]:
     return rest()
 
 
-def make(setup: Setup) -> Feed:
-    """Returns the feed of the data, not yet open: resident, but for data that come as a stream."""
-    stream = setup.data.train_stream
-    if stream is None:
-        return Resident(setup)
-    (seed,) = setup.config.seeds
-    return Streamed(stream, seed, setup.config.batch_size, setup.plan.steps_per_dispatch, setup.mesh)
+def make(data: Data, seeds: np.ndarray, batch_size: int, num_steps: int, mesh: Mesh) -> Feed:
+    """Returns the feed of calls of so many steps, not yet open: resident, but for data that come as a stream."""
+    if data.train_stream is None:
+        return Resident(data.train, seeds, batch_size, num_steps, mesh)
+    (seed,) = seeds.ravel().tolist()
+    return Streamed(data.train_stream, seed, batch_size, num_steps, mesh)

@@ -34,7 +34,8 @@ from experiments.core.record.metrics import Row, flatten
 from experiments.core.record.summary import summarize
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import optimizer
-from experiments.core.training.experiment import Params, Plan, Setup
+from experiments.core.training.evaluation import Evaluate
+from experiments.core.training.experiment import Params, Plan
 from experiments.core.training.guard import is_first
 from experiments.core.training.step import Program, TrainState
 
@@ -136,37 +137,43 @@ class Recorder:
     """
 
     def __init__(
-        self, program: Program, workdir: Workdir, rows: list[Row], first_step: int, say: Callable[[str], None]
+        self,
+        program: Program,
+        evaluate: Evaluate,
+        workdir: Workdir,
+        rows: list[Row],
+        first_step: int,
+        say: Callable[[str], None],
     ):
-        self._program, self._setup, self._workdir, self._say = program, program.setup, workdir, say
-        if probe := self._setup.experiment.probe:
-            everywhere = self._setup.everywhere
-            self._find = jax.jit(self._setup.over_seeds(probe.find, (0, None)), out_shardings=everywhere)
+        self._program, self._evaluate, self._workdir, self._say = program, evaluate, workdir, say
+        if probe := program.experiment.probe:
+            everywhere = program.everywhere
+            self._find = jax.jit(program.over_seeds(probe.find, (0, None)), out_shardings=everywhere)
             self._compare = jax.jit(jax.vmap(probe.compare), out_shardings=everywhere)
-        wanted = self._setup.config.get("tensorboard") and is_first()
+        wanted = program.config.get("tensorboard") and is_first()
         self._board = metrics.tensorboard(workdir.tensorboard, rows) if wanted else None
         self._writer = metrics.Writer(workdir.metrics if is_first() else None, rows, self._board)
-        self._progress = Progress(self._setup.experiment.headline, self._setup.plan, first_step, say)
+        self._progress = Progress(program.experiment.headline, program.plan, first_step, say)
         self.reached = self._progress.reached
 
     def add(self, step: int, state: TrainState, since_row: MetricsSinceRow) -> MetricsSinceRow:
         """Evaluates the `state` after `step` steps, and adds its row; returns what the next row begins with."""
-        setup, plan, progress = self._setup, self._setup.plan, step / self._setup.plan.total_steps
-        evaluated = self._program.evaluate(state.params, progress)
+        program, plan, progress = self._program, self._program.plan, step / self._program.plan.total_steps
+        evaluated = self._evaluate(state.params, progress)
         measured = {f"train_{name}": values for name, values in since_row.means().items()}
         measured |= {
-            f"{setup.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
+            f"{program.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
         }
         found: Found = {}
-        if setup.experiment.probe:
+        if program.experiment.probe:
             found = jax.device_get(self._find(state.params, np.float32(progress)))
-            found = found if setup.seed_axis else {name: array[None] for name, array in found.items()}
+            found = found if program.seed_axis else {name: array[None] for name, array in found.items()}
             compared = jax.device_get(self._compare(since_row.found or found, found))
             measured |= compared if since_row.found else jax.tree.map(lambda each: np.full_like(each, np.nan), compared)
-        if setup.experiment.at_end and step == plan.total_steps:
-            numbers = range(len(setup.config.seeds)) if setup.seed_axis else [...]
+        if program.experiment.at_end and step == plan.total_steps:
+            numbers = range(len(program.config.seeds)) if program.seed_axis else [...]
             of_seeds = [jax.tree.map(operator.itemgetter(number), state.params) for number in numbers]
-            measured |= jax.tree.map(lambda *values: np.stack(values), *map(setup.experiment.at_end, of_seeds))
+            measured |= jax.tree.map(lambda *values: np.stack(values), *map(program.experiment.at_end, of_seeds))
         diverged = np.atleast_1d(np.asarray(state.diverged))
         before = self._writer.rows[-1]["seconds"] if self._writer.rows else 0.0
         row = {
@@ -176,31 +183,31 @@ class Recorder:
             "diverged": diverged.tolist(),
         } | metrics.per_seed(jax.tree.map(np.atleast_1d, measured), diverged)
         if plan.unit == "step":  # runs in epochs, of small networks, say nothing of their speed
-            rate = optimizer.learning_rate(setup.config, step - 1, plan.total_steps) if step else None
-            row |= {"learning_rate": rate, "performance": performance(setup, since_row)}
+            rate = optimizer.learning_rate(program.config, step - 1, plan.total_steps) if step else None
+            row |= {"learning_rate": rate, "performance": performance(program, since_row)}
         self._writer.append(row)
         self._progress.show(row)
         return since_row.after(found)
 
     def finish(self, params: Params) -> None:
         """Writes what the config asks for of the parameters at the end, and the summary last."""
-        setup, checksums = self._setup, {}
-        if setup.config.get("export_params"):
-            exported = setup.experiment.exported
-            arrays = gather(jax.jit(setup.over_seeds(exported))(params) if exported else params)
-            arrays = {name: array[0] for name, array in arrays.items()} if setup.seed_axis else arrays
+        program, checksums = self._program, {}
+        if program.config.get("export_params"):
+            exported = program.experiment.exported
+            arrays = gather(jax.jit(program.over_seeds(exported))(params) if exported else params)
+            arrays = {name: array[0] for name, array in arrays.items()} if program.seed_axis else arrays
             if is_first():
                 with replacing(self._workdir.params) as file:
                     np.savez(file, allow_pickle=False, **arrays)
-        if setup.config.get("export_examples"):
-            examined = self._program.evaluate.examine(params)
+        if program.config.get("export_examples"):
+            examined = self._evaluate.examine(params)
             checksums = {"examples_sha256": write_compressed(self._workdir.examples, examined)} if is_first() else {}
-        histograms = gather(params) if setup.config.get("tensorboard") else {}
+        histograms = gather(params) if program.config.get("tensorboard") else {}
         if self._board:
-            self._board.write_histograms(setup.plan.total_steps, histograms)
+            self._board.write_histograms(program.plan.total_steps, histograms)
             self._board.flush()
         if is_first():
-            result = summarize(list(setup.config.seeds), self._writer.rows[-1])
+            result = summarize(list(program.config.seeds), self._writer.rows[-1])
             result |= {"metrics_sha256": metrics.sha256_of(self._writer.rows)} | checksums
             write_json(self._workdir.summary, result)
         self._say(f"results are in {self._workdir.path}: {self._workdir.summary.name}, {self._workdir.metrics.name}")
@@ -212,7 +219,7 @@ class Recorder:
             self._board.close()
 
 
-def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:
+def performance(program: Program, since_row: MetricsSinceRow) -> dict[str, Any]:
     """Turns the times since the last row into what a row says; None for what was not measured.
 
     step_seconds: median over the calls.
@@ -220,12 +227,12 @@ def performance(setup: Setup, since_row: MetricsSinceRow) -> dict[str, Any]:
     mfu: model FLOPs utilisation at the median step time, against dense bfloat16, where both are known.
     peak_memory_bytes: on the device, of this process, that has most.
     """
-    images = setup.config.batch_size * len(setup.config.seeds)
-    flops, peak = setup.experiment.flops_per_example, hardware.peak_flops(setup.mesh.devices.flat[0])
+    images = program.config.batch_size * len(program.config.seeds)
+    flops, peak = program.experiment.flops_per_example, hardware.peak_flops(program.mesh.devices.flat[0])
     times = since_row.step_seconds
     step_seconds = float(np.median(times)) if times else None
     rate = images / float(np.mean(times)) if times else None
-    mfu = flops * images / step_seconds / (peak * setup.mesh.size) if step_seconds and flops and peak else None
+    mfu = flops * images / step_seconds / (peak * program.mesh.size) if step_seconds and flops and peak else None
     rounded = {"step_seconds": step_seconds, "images_per_second": rate, "mfu": mfu}
     return {name: None if value is None else float(f"{value:.4g}") for name, value in rounded.items()} | {
         "peak_memory_bytes": hardware.memory_in_use()

@@ -5,21 +5,24 @@ Several seeds are carried along a leading axis by `vmap`: ten small networks cos
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_collections
 import numpy as np
 import optax
 from jax.sharding import Mesh
 from jax.stages import Traced
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
+from experiments.core import config as config_lib
 from experiments.core.errors import UsageError
-from experiments.core.training import evaluation, feed
+from experiments.core.input.dataset import Data
+from experiments.core.training import feed
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Setup
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Plan, Recipe
 
 _AUGMENT = 2**31 - 1  # sets the key of augmentation apart from those that a loss derives by small numbers
 
@@ -185,46 +188,71 @@ def _gradient(experiment: Experiment, accumulate: int) -> Callable[..., tuple[Pa
 
 
 class Program:
-    """The functions that a run compiles and the shapes of their arguments: all follows from its `Setup`.
+    """What follows from a config and its data: lengths, devices, model, the shapes of all arrays, the train step.
 
     No array is made and no device asked for. So what the trainer compiles for the devices at hand can be compiled as
     well for devices that only the compiler knows (`jax.experimental.topologies`): the same functions, shapes, places.
 
-    Attributes:
-      setup: of the run.
-      state: the shapes, types and places of the state.
-      feed: where batches come from, not yet open.
-      evaluate: the evaluation, not yet compiled.
+    `seed_axis` says whether parameters and metrics have the leading axis S. A large model trains alone, without it.
+    `state` has the shapes, types and places of the state; the `feed` is not yet open.
+
+    `arguments` are the numbers of the config that compiled programs take as arguments, by dotted name: those that
+    config.arguments names, if it is there. Runs that differ in them alone then share their programs, which the cache
+    keeps, where each would compile for longer than it trains.
     """
 
-    def __init__(self, setup: Setup):
-        """Makes the shapes of the state and of the data; `UsageError` if pretrained parameters do not fit."""
-        self.setup = setup
-        self.feed, self.evaluate = feed.make(setup), evaluation.make(setup)
-        self._seeds = mesh_lib.like(setup.seeds.shape, setup.seeds.dtype, setup.everywhere)
-        with jax.set_mesh(setup.mesh):
-            self.state = abstract(setup.experiment, self._seeds, setup.mesh)
+    def __init__(
+        self,
+        recipe: Recipe,
+        config: ml_collections.ConfigDict,
+        data: Data,
+        devices: Sequence[jax.Device] | None = None,
+    ):
+        """Builds the experiment for `devices`, which may be a compiler's.
 
-    def trace_train(self) -> Traced:
-        """The train step, which takes the state: `train(state, seeds, examples, chunk, first_step, arguments)`.
-
-        It returns the next state, and metrics.
+        Raises `UsageError` if the data, or pretrained parameters, do not fit.
         """
-        setup, accumulate = self.setup, self.setup.config.get("accumulate", 1)
-        clip_norm = setup.config.optimizer.get("clip_norm", 0.0)
+        self.recipe, self.config, self.data = recipe, config, data
+        self.plan = Plan.of(config, data.num_train)
+        self.mesh = mesh_lib.make(config, devices)
+        self.everywhere = mesh_lib.replicated(self.mesh)
+        self.experiment = recipe.build(config, data)
+        self.seed_axis = self.plan.unit == "epoch" or len(config.seeds) > 1
+        self.seeds = np.asarray(config.seeds if self.seed_axis else config.seeds[0], np.int32)
+        fields = dict(config_lib.leaves(config.to_dict(), prefix=""))
+        self.arguments = {name: np.float32(fields[name]) for name in config.get("arguments", ())}
+        self.feed = feed.make(data, self.seeds, config.batch_size, self.plan.steps_per_dispatch, self.mesh)
+        self._seeds = mesh_lib.like(self.seeds.shape, self.seeds.dtype, self.everywhere)
+        with jax.set_mesh(self.mesh):
+            self.state = abstract(self.experiment, self._seeds, self.mesh)
+
+    def experiment_of(self, arguments: dict[str, jax.Array]) -> Experiment:
+        """The experiment with other values, traced ones above all, of the numbers that are arguments."""
+        if not arguments:
+            return self.experiment
+        config = self.config.copy_and_resolve_references()
+        with config.unlocked(), config.ignore_type():
+            config.update_from_flattened_dict(arguments)
+        return self.recipe.build(config, self.data)
+
+    def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
+        """Returns `function`, of one seed, for arguments that have the axis S where `in_axes` is 0, if there is one."""
+        return jax.vmap(function, in_axes) if self.seed_axis else function
+
+    def trace(self) -> Traced:
+        """The train step: `train(state, seeds, examples, chunk, first_step, arguments) -> state, metrics`.
+
+        It takes the old state's memory.
+        """
+        accumulate, clip_norm = self.config.get("accumulate", 1), self.config.optimizer.get("clip_norm", 0.0)
 
         def train(state: Any, seeds: Any, examples: Any, chunk: Any, first_step: Any, arguments: Any) -> Any:
-            experiment, total_steps = setup.experiment_of(arguments), setup.plan.total_steps
+            experiment, total_steps = self.experiment_of(arguments), self.plan.total_steps
             step_of = make_train(experiment, total_steps, accumulate, clip_norm)
             return step_of(state, seeds, examples, chunk, first_step)
 
-        shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), setup.everywhere
-        with jax.set_mesh(setup.mesh):
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), self.everywhere
+        with jax.set_mesh(self.mesh):
             return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
-                self.state, self._seeds, *self.feed.shapes, np.int32(0), setup.arguments
+                self.state, self._seeds, *self.feed.shapes, np.int32(0), self.arguments
             )
-
-    def trace_evaluation(self) -> Traced:
-        """A call of the evaluation."""
-        with jax.set_mesh(self.setup.mesh):
-            return self.evaluate.trace(self.state.params)

@@ -25,7 +25,8 @@ from experiments.core.record.workdir import Workdir
 from experiments.core.training import evaluation, experiment, feed, optimizer, recorder
 from experiments.core.training import mesh as mesh_lib
 from experiments.core.training.checkpoint import Checkpoints
-from experiments.core.training.experiment import Recipe, Setup
+from experiments.core.training.evaluation import Evaluate
+from experiments.core.training.experiment import Recipe
 from experiments.core.training.guard import Stop, enough_memory, interruptible, is_first, require_same
 from experiments.core.training.recorder import MetricsSinceRow, Recorder
 from experiments.core.training.step import Program, init
@@ -100,50 +101,51 @@ def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, c
     with config_lib.reading(recipe.name):
         data = recipe.load(config)
         require_same([f"the data {data.fingerprint}"])  # which each reads from its own disk
-        program = Program(Setup(recipe, config, data))
-    examines = program.setup.experiment.examine is not None or not config.get("export_examples")
+        program = Program(recipe, config, data)
+        evaluate = evaluation.make(program)
+    examines = program.experiment.examine is not None or not config.get("export_examples")
     require(examines, "export_examples", True, f"False for {recipe.name}, which has nothing to say of single examples")
-    with closing(program.feed), closing(program.evaluate):
+    with closing(program.feed), closing(evaluate):
         program.feed.open()
         with (
             # Only now is anything written: a run that cannot start leaves no trace.
             interruptible() as stop,
             workdir.claim(config, data.fingerprint) if is_first() else nullcontext(),
             enough_memory(config),
-            jax.set_mesh(program.setup.mesh),
+            jax.set_mesh(program.mesh),
         ):
-            train(program, workdir, command, stop)
+            train(program, evaluate, workdir, command, stop)
     return stop.received
 
 
-def train(program: Program, workdir: Workdir, command: Sequence[str], stop: Stop) -> None:
+def train(program: Program, evaluate: Evaluate, workdir: Workdir, command: Sequence[str], stop: Stop) -> None:
     """Trains from the newest checkpoint, or from the start, to the end, or until there is something to `stop` it."""
-    setup, plan, steps_per_call = program.setup, program.setup.plan, program.setup.plan.steps_per_dispatch
-    checkpoints = Checkpoints(workdir.checkpoints, config_lib.to_json(setup.config), setup.data.fingerprint)
+    config, data, plan = program.config, program.data.fingerprint, program.plan
+    checkpoints = Checkpoints(workdir.checkpoints, config_lib.to_json(config), data)
     restored = checkpoints.restore(program.state)
     step, state, since_row = restored or (0, program.state, None)
-    rows = recorder.rows_before(workdir, plan, setup.config, step)
+    rows = recorder.rows_before(workdir, plan, config, step)
     # Up to here nothing on disk has changed.
-    if is_first() and not workdir.record_launch(command, setup.recipe.name, setup.data.fingerprint)["git"]["commit"]:
+    if is_first() and not workdir.record_launch(command, program.recipe.name, data)["git"]["commit"]:
         stop.say("no commit of the code is recorded: git finds none")
     for number, reason, place in checkpoints.clear():
         stop.say(f"the checkpoint of {plan.describe(number)} is damaged ({reason}): it is now {place}")
-    seeds = mesh_lib.put(setup.seeds, setup.everywhere)
+    seeds, examples = mesh_lib.put(program.seeds, program.everywhere), program.feed.examples
     if restored:
         stop.say(f"resuming after {plan.describe(step)}")
     else:
-        state = init(setup.experiment, seeds, setup.mesh, program.state)
-    with closing(Recorder(program, workdir, rows, step, stop.say)) as record:
-        chunks = feed.chunks(program.feed, range(step, plan.total_steps, steps_per_call))
-        step_of, no_metrics = _compile(program, stop)
+        state = init(program.experiment, seeds, program.mesh, program.state)
+    with closing(Recorder(program, evaluate, workdir, rows, step, stop.say)) as record:
+        chunks = feed.chunks(program.feed, range(step, plan.total_steps, plan.steps_per_dispatch))
+        step_of, no_metrics = _compile(program, evaluate, stop)
         since_row = since_row or MetricsSinceRow(no_metrics)
         if not rows:
             since_row = record.add(step, state, since_row)
         since_row.start()
         while step < plan.total_steps and not stop.asked(together=plan.is_row(step) or plan.is_checkpoint(step)):
-            state, metrics = step_of(state, seeds, program.feed.examples, next(chunks), np.int32(step), setup.arguments)
+            state, metrics = step_of(state, seeds, examples, next(chunks), np.int32(step), program.arguments)
             since_row.dispatched(metrics)
-            step += steps_per_call
+            step += plan.steps_per_dispatch
             if plan.is_row(step) or plan.is_checkpoint(step):
                 since_row.finish()
                 if plan.is_row(step):
@@ -163,15 +165,15 @@ def train(program: Program, workdir: Workdir, command: Sequence[str], stop: Stop
             stop.say(f"stopped by {by} after {plan.describe(step)}; the same command resumes")
 
 
-def _compile(program: Program, stop: Stop) -> tuple[Any, Any]:
+def _compile(program: Program, evaluate: Evaluate, stop: Stop) -> tuple[Any, Any]:
     """The train step, and its metrics over no steps at all, [S, 0]; the evaluation is compiled, too."""
-    start, setup = time.perf_counter(), program.setup
+    start = time.perf_counter()
     stop.say("compiling the train step and the evaluation")
-    lowered = program.trace_train().lower()
-    no_metrics = jax.tree.map(lambda _: np.zeros((len(setup.config.seeds), 0), np.float32), lowered.out_info[1])
+    lowered = program.trace().lower()
+    no_metrics = jax.tree.map(lambda _: np.zeros((len(program.config.seeds), 0), np.float32), lowered.out_info[1])
     step_of = lowered.compile()
-    program.evaluate.compile(program.state.params)
-    optimizer.learning_rate(setup.config, 0, setup.plan.total_steps)  # which rows have; JAX keeps it compiled
+    evaluate.compile(program.state.params)
+    optimizer.learning_rate(program.config, 0, program.plan.total_steps)  # which rows have; JAX keeps it compiled
     stop.say(f"compiled in {time.perf_counter() - start:.1f} s")
     return step_of, no_metrics
 

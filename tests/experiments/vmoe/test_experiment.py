@@ -9,7 +9,7 @@ import pytest
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.training import evaluation
-from experiments.core.training.experiment import Setup
+from experiments.core.training.step import Program
 from experiments.vmoe import experiment as vmoe
 from experiments.vmoe.experiment import RECIPE
 from tests.experiments.vmoe.tiny import random_params, tiny_config
@@ -122,7 +122,7 @@ def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once():
     experiment = RECIPE.build(config, data)
     params = random_params(config, data)
     short = dataclasses.replace(data, evaluation=few)
-    made = evaluation.make(Setup(RECIPE, config, short))
+    made = evaluation.make(Program(RECIPE, config, short))
     made.compile(params)
     of_each = jax.jit(experiment.evaluate)(params, filled, jnp.float32(0.5))
     found = made(params, 0.5)

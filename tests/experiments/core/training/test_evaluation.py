@@ -10,7 +10,8 @@ import pytest
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import InMemoryBatches, Stream
 from experiments.core.training import evaluation
-from experiments.core.training.experiment import Experiment, Recipe, Setup
+from experiments.core.training.experiment import Experiment, Recipe
+from experiments.core.training.step import Program
 from tests.experiments.toy import toy_config
 
 VALUES = np.random.default_rng(0).normal(size=83).astype(np.float32)
@@ -41,7 +42,7 @@ def compiled(data=DATA, experiment=EXPERIMENT, scale=2.0, **fields):
     params = {"scale": jnp.asarray(scale)}
     config.seeds = tuple(range(jnp.size(params["scale"])))
     data = dataclasses.replace(data, train={"label": np.zeros(100)})
-    made = evaluation.make(Setup(Recipe("toy", lambda config: None, lambda *_: experiment), config, data))
+    made = evaluation.make(Program(Recipe("toy", lambda config: None, lambda *_: experiment), config, data))
     made.compile(params)
     return made, params
 

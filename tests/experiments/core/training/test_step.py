@@ -10,15 +10,19 @@ from experiments.cifar100_vit.experiment import RECIPE as VIT
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset
 from experiments.core.input.outline import outline
+from experiments.core.training import evaluation, train
 from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import train
-from experiments.core.training.experiment import Setup
 from experiments.core.training.step import Program
 from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, toy_config
 
 SMALL = {"dataset": "digits", "batch_size": 50, "eval_batch_size": 100, "model.depth": 1}
 SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eval_every": 10}
+
+
+def traced_evaluation(program):
+    with jax.set_mesh(program.mesh):
+        return evaluation.make(program).trace(program.state.params).lower().as_text()
 
 
 @pytest.mark.parametrize(
@@ -35,9 +39,9 @@ SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eva
 def test_without_data_the_program_is_the_same(recipe, config, fields):
     on_one_device(config, SMALL, fields)
     train.check_fields(recipe, config)
-    real, outlined = (Program(Setup(recipe, config, load(config))) for load in (dataset.load, outline))
-    assert real.trace_train().lower().as_text() == outlined.trace_train().lower().as_text()
-    assert real.trace_evaluation().lower().as_text() == outlined.trace_evaluation().lower().as_text()
+    real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
+    assert real.trace().lower().as_text() == outlined.trace().lower().as_text()
+    assert traced_evaluation(real) == traced_evaluation(outlined)
 
 
 def test_devices_are_those_given():
@@ -46,9 +50,9 @@ def test_devices_are_those_given():
     assert config.mesh.to_dict() == {"data": 2, "fsdp": 2, "expert": 1}
     train.check_fields(RECIPE, config, 4)
     devices = jax.devices()[4:]
-    setup = Setup(RECIPE, config, dataset.load(config), devices)
-    assert isinstance(setup.mesh, Mesh)
-    assert set(setup.mesh.devices.flat) == set(devices)
+    program = Program(RECIPE, config, dataset.load(config), devices)
+    assert isinstance(program.mesh, Mesh)
+    assert set(program.mesh.devices.flat) == set(devices)
 
 
 def test_a_mesh_is_checked_for_the_devices_that_there_will_be():
@@ -68,25 +72,25 @@ def test_runs_that_differ_in_arguments_share_programs():
         config.arguments = ()
         on_one_device(config, SMALL, fields)
         train.check_fields(VIT, config)
-        return Program(Setup(VIT, config, dataset.load(config)))
+        return Program(VIT, config, dataset.load(config))
 
     other = {"optimizer__learning_rate": 0.3, "loss__lam": 0.7}
     program, same = made(arguments=arguments), made(arguments=arguments, **other)
-    assert program.trace_train().lower().as_text() == same.trace_train().lower().as_text()
-    assert program.trace_evaluation().lower().as_text() == same.trace_evaluation().lower().as_text()
+    assert program.trace().lower().as_text() == same.trace().lower().as_text()
+    assert traced_evaluation(program) == traced_evaluation(same)
     # With the other values as arguments, the loss and the update are those of a config that has them.
-    params = jax.eval_shape(same.setup.experiment.init, jax.random.key(0))
+    params = jax.eval_shape(same.experiment.init, jax.random.key(0))
     params = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(1), leaf.shape), params)
     images = jax.random.uniform(jax.random.key(2), (4, 32, 32, 1))
     batch = {"image": images, "label": np.arange(4, dtype=np.int32)}
 
     def loss_and_update(arguments):
-        experiment = same.setup.experiment_of(arguments)
+        experiment = same.experiment_of(arguments)
         optimizer = experiment.optimizer
         state = optimizer.init(params)
         with jax.numpy_dtype_promotion("standard"):  # as in training
             update, _ = optimizer.update(params, optimizer.update(params, state)[1])
         return experiment.loss(params, batch, None, None)[0], update
 
-    found, wanted = (jax.jit(loss_and_update)(arguments) for arguments in (same.setup.arguments, {}))
+    found, wanted = (jax.jit(loss_and_update)(arguments) for arguments in (same.arguments, {}))
     jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-5), found, wanted)
