@@ -17,7 +17,7 @@ from jax import lax
 from configs.mnist_pruning import get_config
 from experiments.core.input.dataset import Data
 from experiments.core.input.stream import epoch_indices
-from experiments.core.training import mesh, step
+from experiments.core.training.step import Program, make_train
 from experiments.mnist_pruning import experiment
 from experiments.mnist_pruning.methods import METHODS
 from experiments.mnist_pruning.methods.method import Method, PruningMethod, by_number
@@ -83,11 +83,10 @@ def training(fields: dict[str, Any], steps: int) -> Callable[[], None]:
     images = rng.integers(0, 256, (size, 28, 28, 1), dtype=np.uint8)
     examples = {"image": images, "label": rng.integers(0, 10, size, dtype=np.int32)}
     data = Data(train=examples, evaluation=examples, num_classes=10, prefix="test")
-    built = experiment.RECIPE.build(config, data)
-    seeds = jnp.zeros(1, jnp.int32)
-    begun = step.init(built, seeds, mesh.make(config))
+    program, seeds = Program(experiment.RECIPE, config, data), jnp.zeros(1, jnp.int32)
+    begun = program.begin(seeds)
     arguments = (seeds, jax.device_put(examples), epoch_indices(0, 0, size, config.batch_size)[None], np.int32(0))
-    train = jax.jit(step.make_train(built, 1), donate_argnums=0).lower(begun, *arguments).compile()
+    train = jax.jit(make_train(program.experiment, 1), donate_argnums=0).lower(begun, *arguments).compile()
 
     def call() -> None:
         nonlocal begun

@@ -60,7 +60,7 @@ class Evaluate:
             return conclude(jax.tree.map(lambda value: value.mean(axis=0) if jnp.ndim(value) else value, metrics))
 
         arrays = self._program.data.evaluation
-        examples = {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays.items()}
+        examples = {name: mesh_lib.like(array, everywhere) for name, array in arrays.items()}
         over_seeds = self._program.over_seeds(evaluate, (0, None, None, None))
         traced = jax.jit(over_seeds, out_shardings=everywhere)
         return traced.trace(params, examples, np.float32(0), self._program.arguments)
@@ -129,7 +129,7 @@ class _InBatches(Evaluate):
         shapes = jax.eval_shape(
             self._sums, params, self._feed.shapes.chunk, np.int32(0), np.float32(0), self._program.arguments
         )
-        return jax.tree.map(lambda shape: mesh_lib.like(shape.shape, shape.dtype, self._program.everywhere), shapes)
+        return jax.tree.map(lambda shape: mesh_lib.like(shape, self._program.everywhere), shapes)
 
     def trace(self, params: Params) -> Traced:
         zero, arguments = np.float32(0), self._program.arguments

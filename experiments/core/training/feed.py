@@ -39,11 +39,8 @@ class Resident:
     def shapes(self) -> Shapes:
         """Shapes of the arrays in memory, and of the indices."""
         shape = (*self._seeds.shape, self._num_steps, self._batch_size)
-        everywhere, arrays = self._everywhere, self._arrays.items()
-        return Shapes(
-            {name: mesh_lib.like(array.shape, array.dtype, everywhere) for name, array in arrays},
-            mesh_lib.like(shape, np.int32, self._sharding),
-        )
+        indices = jax.ShapeDtypeStruct(shape, np.int32, sharding=self._sharding)
+        return Shapes({name: mesh_lib.like(array, self._everywhere) for name, array in self._arrays.items()}, indices)
 
     def open(self) -> None:
         """Copies all examples to every device."""
@@ -78,7 +75,7 @@ class Streamed:
         return Shapes(
             {},
             {
-                name: mesh_lib.like((*self._shape, *array.shape), array.dtype, self._sharding)
+                name: jax.ShapeDtypeStruct((*self._shape, *array.shape), array.dtype, sharding=self._sharding)
                 for name, array in self._stream.example.items()
             },
         )

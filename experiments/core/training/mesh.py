@@ -168,9 +168,9 @@ def local_rows(mesh: Mesh, batch_size: int) -> np.ndarray:
     return np.concatenate([np.arange(*part) for part in sorted(parts)])
 
 
-def like(shape: tuple[int, ...], dtype: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
-    """Describes an array of the shape in its place, on devices that need not be at hand."""
-    return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
+def like(array: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    """Describes an array of that shape and type in its place, on devices that need not be at hand."""
+    return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
 def put(array: np.ndarray, sharding: NamedSharding) -> jax.Array:

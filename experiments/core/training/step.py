@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 import optax
-from jax.sharding import Mesh
 from jax.stages import Traced
 from jax.tree_util import keystr, tree_flatten_with_path, tree_map_with_path
 
@@ -37,33 +36,6 @@ class TrainState:
     diverged: jax.Array  # bool: some loss or parameter has not been finite
 
 
-def _begin(experiment: Experiment, seeds: jax.Array, pretrained: Any) -> TrainState:
-    given = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
-
-    def begin_one(seed: jax.Array) -> TrainState:
-        params = experiment.init(jax.random.fold_in(jax.random.key(seed), 0))
-        params = tree_map_with_path(
-            lambda path, leaf: given[keystr(path)].astype(leaf.dtype) if keystr(path) in given else leaf, params
-        )
-        return TrainState(params, experiment.optimizer.init(params), jnp.zeros((), bool))
-
-    return (jax.vmap(begin_one) if seeds.ndim else begin_one)(seeds)
-
-
-def abstract(experiment: Experiment, seeds: jax.Array | jax.ShapeDtypeStruct, mesh: Mesh) -> TrainState:
-    """The shapes, types and shardings of the state, without a single array: `mesh` may be of a compiler's devices.
-
-    Raises `UsageError` if the experiment's pretrained parameters are not those of its model.
-    """
-    if jax.tree.leaves(experiment.pretrained):
-        _check_pretrained(experiment)
-    shapes = jax.eval_shape(lambda seeds: _begin(experiment, seeds, None), seeds)
-    shardings = mesh_lib.state_shardings(mesh, shapes, leading=seeds.ndim)
-    return jax.tree.map(
-        lambda shape, sharding: jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding), shapes, shardings
-    )
-
-
 def _check_pretrained(experiment: Experiment) -> None:
     model = jax.eval_shape(lambda: experiment.init(jax.random.key(0)))
     shapes = {keystr(path): leaf.shape for path, leaf in tree_flatten_with_path(model)[0]}
@@ -73,22 +45,6 @@ def _check_pretrained(experiment: Experiment) -> None:
             raise UsageError(f"{name} is not one of the model, which has {', '.join(shapes)}")
         if leaf.shape != shapes[keystr(path)]:
             raise UsageError(f"{name} has shape {leaf.shape}, in the model {shapes[keystr(path)]}")
-
-
-def init(experiment: Experiment, seeds: jax.Array, mesh: Mesh, like: TrainState | None = None) -> TrainState:
-    """The state before the first step for `seeds` ([S], or a scalar), made where it is to lie.
-
-    `like` is what `abstract` says of the same, where that is known: to trace a network takes a second.
-    """
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, like or abstract(experiment, seeds, mesh))
-    # An argument, lest the compiler takes them for constants; every process has them whole.
-    pretrained = jax.tree.map(
-        mesh_lib.put,
-        jax.tree.map(np.asarray, experiment.pretrained),
-        mesh_lib.state_shardings(mesh, experiment.pretrained),
-    )
-    begin = jax.jit(lambda seeds, pretrained: _begin(experiment, seeds, pretrained), out_shardings=shardings)
-    return begin(seeds, pretrained)
 
 
 def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Batch:
@@ -222,9 +178,14 @@ class Program:
         fields = dict(config_lib.leaves(config.to_dict(), prefix=""))
         self.arguments = {name: np.float32(fields[name]) for name in config.get("arguments", ())}
         self.feed = feed.make(data, self.seeds, config.batch_size, self.plan.steps_per_dispatch, self.mesh)
-        self._seeds = mesh_lib.like(self.seeds.shape, self.seeds.dtype, self.everywhere)
+        self._seeds = mesh_lib.like(self.seeds, self.everywhere)
+        if jax.tree.leaves(self.experiment.pretrained):
+            _check_pretrained(self.experiment)
         with jax.set_mesh(self.mesh):
-            self.state = abstract(self.experiment, self._seeds, self.mesh)
+            shapes = jax.eval_shape(lambda seeds: self._begin(seeds, None), self._seeds)
+        self.state = jax.tree.map(
+            mesh_lib.like, shapes, mesh_lib.state_shardings(self.mesh, shapes, leading=self.seeds.ndim)
+        )
 
     def experiment_of(self, arguments: dict[str, jax.Array]) -> Experiment:
         """The experiment with other values, traced ones above all, of the numbers that are arguments."""
@@ -238,6 +199,30 @@ class Program:
     def over_seeds(self, function: Callable[..., Any], in_axes: Any = 0) -> Callable[..., Any]:
         """Returns `function`, of one seed, for arguments that have the axis S where `in_axes` is 0, if there is one."""
         return jax.vmap(function, in_axes) if self.seed_axis else function
+
+    def begin(self, seeds: jax.Array) -> TrainState:
+        """The state before the first step, made where it is to lie."""
+        # An argument, lest the compiler takes them for constants; every process has them whole.
+        pretrained = jax.tree.map(
+            mesh_lib.put,
+            jax.tree.map(np.asarray, self.experiment.pretrained),
+            mesh_lib.state_shardings(self.mesh, self.experiment.pretrained),
+        )
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state)
+        begin = jax.jit(lambda seeds, pretrained: self._begin(seeds, pretrained), out_shardings=shardings)
+        return begin(seeds, pretrained)
+
+    def _begin(self, seeds: jax.Array, pretrained: Any) -> TrainState:
+        given = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
+
+        def begin_one(seed: jax.Array) -> TrainState:
+            params = self.experiment.init(jax.random.fold_in(jax.random.key(seed), 0))
+            params = tree_map_with_path(
+                lambda path, leaf: given[keystr(path)].astype(leaf.dtype) if keystr(path) in given else leaf, params
+            )
+            return TrainState(params, self.experiment.optimizer.init(params), jnp.zeros((), bool))
+
+        return self.over_seeds(begin_one)(seeds)
 
     def trace(self) -> Traced:
         """The train step: `train(state, seeds, examples, chunk, first_step, arguments) -> state, metrics`.

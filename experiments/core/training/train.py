@@ -29,7 +29,7 @@ from experiments.core.training.evaluation import Evaluate
 from experiments.core.training.experiment import Recipe
 from experiments.core.training.guard import Stop, enough_memory, interruptible, is_first, require_same
 from experiments.core.training.recorder import MetricsSinceRow, Recorder
-from experiments.core.training.step import Program, init
+from experiments.core.training.step import Program
 
 # Options of JAX that decide which numbers follow from a seed: a run has the same ones whatever the variables say.
 _RANDOM = {"jax_default_prng_impl": "threefry2x32", "jax_threefry_partitionable": True, "jax_random_seed_offset": 0}
@@ -134,7 +134,7 @@ def train(program: Program, evaluate: Evaluate, workdir: Workdir, command: Seque
     if restored:
         stop.say(f"resuming after {plan.describe(step)}")
     else:
-        state = init(program.experiment, seeds, program.mesh, program.state)
+        state = program.begin(seeds)
     with closing(Recorder(program, evaluate, workdir, rows, step, stop.say)) as record:
         chunks = feed.chunks(program.feed, range(step, plan.total_steps, plan.steps_per_dispatch))
         step_of, no_metrics = _compile(program, evaluate, stop)

@@ -16,9 +16,8 @@ from experiments.cifar100_vit.suite import DEMO
 from experiments.core.errors import UsageError
 from experiments.core.input import dataset as data_lib
 from experiments.core.input.stream import Stream
-from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import optimizer
-from experiments.core.training.step import init
+from experiments.core.training.step import Program
 from experiments.vision import networks
 from tests.experiments.support import on_one_device
 from tests.experiments.vision import numpy_vit
@@ -102,10 +101,10 @@ def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name)
 def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):
     weights = random_params(tiny_config(), num_classes=5)  # another head, which is left
     np.savez(tmp_path / "weights.npz", **weights)
-    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True)
-    experiment = RECIPE.build(config, DATA)
-    assert "head" not in experiment.pretrained
-    begun = init(experiment, jnp.asarray([0, 1], jnp.int32), mesh_lib.make(config)).params
+    config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True, seeds=(0, 1))
+    program = Program(RECIPE, config, DATA)
+    assert "head" not in program.experiment.pretrained
+    begun = program.begin(jnp.asarray([0, 1], jnp.int32)).params
     params = flatten_dict(jax.device_get(begun), sep="/")
     for name, leaf in weights.items():
         body, _, block = name.partition("/encoderblock_")

@@ -7,7 +7,6 @@ import pytest
 
 from experiments.core.input import dataset as data_lib
 from experiments.core.record import metrics
-from experiments.core.training import mesh as mesh_lib
 from experiments.core.training import step, train
 from experiments.mnist_pruning.experiment import RECIPE
 from tests.experiments.mnist_pruning.test_networks import SIZE, small_transformer
@@ -59,9 +58,9 @@ def test_every_unit_keeps_six_or_the_matrices_of_a_network_compete(budget):
 
 
 def test_a_step_of_a_transformer_whose_matrices_compete_can_be_traced():
-    config = small_transformer("gradual", density_schedule__every=1)
-    experiment, mesh = RECIPE.build(config, data_lib.load(config)), mesh_lib.make(config)
-    state = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
+    config = small_transformer("gradual", density_schedule__every=1, seeds=(0,))
+    program = step.Program(RECIPE, config, data_lib.load(config))
+    experiment, state = program.experiment, program.state
     batch = {"image": np.zeros((1, 32, 8, 8, 1), np.uint8), "label": np.zeros((1, 32), np.int32)}
     trained = step.make_train(experiment, config.steps)
     after, _ = jax.eval_shape(trained, state, np.int32(0), {}, batch, np.int32(0))

@@ -8,8 +8,9 @@ from jax.sharding import PartitionSpec
 
 from configs.vmoe import get_config
 from experiments.core.input.dataset import Data
-from experiments.core.training import mesh as mesh_lib
-from experiments.core.training import step, train
+from experiments.core.input.stream import blank
+from experiments.core.training import train
+from experiments.core.training.step import Program
 from experiments.vmoe.experiment import RECIPE
 
 BATCH, NUM_CLASSES = 64, 1000
@@ -20,12 +21,9 @@ def test_the_parameters_of_the_whole_network_on_eight_devices():
     config.update(accelerator=False, batch_size=BATCH, eval_batch_size=BATCH, mesh={"data": 1, "fsdp": 2, "expert": 4})
     train.validate(config)
     RECIPE.validate(config)
-    images = np.zeros((1, 224, 224, 3), np.uint8)
-    data = Data({"image": images, "label": np.zeros(1, np.int32)}, {}, NUM_CLASSES, "test")
-    experiment = RECIPE.build(config, data)
-    mesh = mesh_lib.make(config)
-    with jax.set_mesh(mesh):
-        begun = step.abstract(experiment, mesh_lib.put(np.int32(0), mesh_lib.replicated(mesh)), mesh)
+    images = blank((BATCH, 224, 224, 3), np.uint8)
+    data = Data({"image": images, "label": np.zeros(BATCH, np.int32)}, {}, NUM_CLASSES, "test")
+    begun = Program(RECIPE, config, data).state
 
     leaves = jax.tree.leaves(begun.params)
     parameters = sum(math.prod(leaf.shape) for leaf in leaves)
