@@ -117,7 +117,7 @@ def find(directory: Path) -> tuple[int | None, list[tuple[int, str]]]:
 
 def set_aside(directory: Path, step: int) -> Path:
     """Moves the checkpoint of `step` out of `directory` and beside it; returns where it is now."""
-    # Not below `directory`, in which orbax deletes what has no place there.
+    # Not below `directory`, where it would be taken for a checkpoint again.
     number, target = 1, directory.parent / f"damaged-checkpoint-{step}"
     while target.exists():
         number += 1

@@ -7,7 +7,7 @@ resumption are the trainer's.
 
 Fields of the config that the trainer reads are described where they are read: data in `input/dataset.py`, and
 `optimizer.py`, `mesh.py`, `evaluation.py`, `recorder.py`; beside them there are `seeds`, `batch_size`, `tensorboard`,
-`arguments` (below) and the length of a run:
+`arguments` (`step.Program`) and the length of a run:
 
     config.epochs               in passes over the training data: an epoch at once, a row
                                 of metrics after each, a checkpoint every `checkpoint_every` epochs

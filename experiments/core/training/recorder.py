@@ -168,6 +168,7 @@ class Recorder:
         if program.experiment.probe:
             found = jax.device_get(self._find(state.params, np.float32(progress)))
             found = found if program.seed_axis else {name: array[None] for name, array in found.items()}
+        if found:
             compared = jax.device_get(self._compare(since_row.found or found, found))
             measured |= compared if since_row.found else jax.tree.map(lambda each: np.full_like(each, np.nan), compared)
         if program.experiment.at_end and step == plan.total_steps:

@@ -48,3 +48,11 @@ def test_rows_are_compared_with_those_before_and_go_on_to_be(tmp_path, capsys):
     train.run(PROBED, config, left)
     assert "resuming after step 18" in capsys.readouterr().out
     assert rows_without_seconds(left) == rows_without_seconds(whole)
+
+
+def test_a_probe_may_find_nothing(tmp_path):
+    """As in a network without a router."""
+    nothing = Probe(lambda params, progress: {}, lambda before, now: {})
+    recipe = Recipe("toy", lambda config: None, lambda *of: dataclasses.replace(build(*of), probe=nothing))
+    train.run(recipe, toy_config(steps=1, eval_every=1, checkpoint_every=1, optimizer={"warmup_steps": 0}), tmp_path)
+    assert len(metrics.read(tmp_path / "metrics.jsonl")) == 2
