@@ -33,7 +33,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.record.environment import describe
 from experiments.core.record.files import read_object, write_json
 from experiments.core.record.workdir import Workdir
-from experiments.core.training.checkpoint import Checkpoints
+from experiments.core.training import checkpoint
 from experiments.core.training.experiment import Params
 from experiments.core.training.step import Program
 from experiments.vision.networks import inputs_of
@@ -72,14 +72,16 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
       UsageError: the run is not finished, has no checkpoint of its end, too few test images, or another router.
     """
     workdir = Workdir(path)
+    step, _ = checkpoint.find(workdir.checkpoints)
+    if not workdir.is_done() or step != workdir.read_summary()["steps"]:
+        raise UsageError(f"{path} is not done, or has no checkpoint of its end: {_ADVICE}")
     config = ml_collections.ConfigDict(read_object(workdir.config, _ADVICE))
     program = Program(RECIPE, config, RECIPE.load(config))
     data, router = program.data, trained_router(config)
     if len(data.evaluation["label"]) < max(sizes):
         raise UsageError(f"{path} has fewer test images than the {max(sizes)} of a batch")
-    restored = Checkpoints(workdir.checkpoints, to_json(config)).restore(program.state)
-    if not workdir.is_done() or restored is None or restored[0] != workdir.read_summary()["steps"]:
-        raise UsageError(f"{path} is not done, or has no checkpoint of its end: {_ADVICE}")
+    restored = checkpoint.Checkpoints(workdir.checkpoints, to_json(config)).restore(program.state)
+    assert restored is not None  # which `find` has found
     state = restored[1]
     evaluate = {size: _evaluation(config, data, router, size) for size in sizes}
     evaluate_alone = _evaluation(config, data, router, 1, alone=True)
