@@ -212,7 +212,7 @@ $(VENV)-docs/.ready: requirements.txt requirements-lock.txt requirements-docs.tx
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build docs/api/generated $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks launch relaxations figures compare report bench bench-gpu \

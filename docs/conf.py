@@ -27,6 +27,7 @@ copyright = "the authors of sparse-topk, Apache-2.0"
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx.ext.mathjax",
@@ -34,6 +35,7 @@ extensions = [
     "sphinx_design",
 ]
 exclude_patterns = ["_build"]
+templates_path = ["_templates"]  # of the page of a function or class
 default_role = "literal"  # single backticks in docstrings
 
 
@@ -89,7 +91,9 @@ html_theme = "sphinx_book_theme"
 html_title = "sparse-topk"
 html_theme_options = {
     "show_toc_level": 2,
-    "use_download_button": False,
+    # The theme copies notebooks to where its download button finds them if there is a launcher; without the address of
+    # a repository it shows no button to launch.
+    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
     "navbar_persistent": [],  # a second field for searching, in a bar of its own
