@@ -46,11 +46,14 @@ def test_methods_on_resnet_have_as_many_settings():
     assert {(c.budget, c.model.depth, c.model.width, c.dataset) for _, c in runs} == {("network", 20, 16, "cifar100")}
 
 
-def test_lenet_has_six_settings_a_method():
+def test_lenet_has_ten_settings_for_its_lowest_density():
     runs = suite_configs(MNIST, "lenet")
-    candidates = Counter(run.candidate_for for run, _ in runs if run.candidate_for)
-    assert set(candidates.values()) == {6}
-    densities = {name: [c.density for run, c in runs if run.best_of == name] for name in candidates}
-    assert len(densities.pop("best-dense")) == 1
-    assert all(sorted(found) == [0.01, 0.02, 0.05, 0.1] for found in densities.values())
+    candidates = Counter(run.candidate_for.partition(",")[0] for run, _ in runs if run.candidate_for)
+    assert (candidates.pop("best-dense"), candidates.pop("best-annealed-p3_2")) == (6, 14)
+    assert (len(candidates), set(candidates.values())) == (8, {10})
+    finals = [(run.best_of.partition(", ")[::2], c.density) for run, c in runs if run.best_of and c.split == "test"]
+    densities = {name: sorted(density for (of, _), density in finals if of == name) for name in candidates}
+    assert densities.pop("best-hard") == densities.pop("best-papers") == [0.02]
+    assert all(found == [0.01, 0.02, 0.05, 0.1] for found in densities.values())
+    assert all((density != 0.02) == (of == "first") for (_, of), density in finals if of != "changed")
     assert {sum(math.prod(pair) for pair in pairwise((784, *config.hidden, 10))) for _, config in runs} == {266_200}

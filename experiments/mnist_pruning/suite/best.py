@@ -11,25 +11,34 @@ for all matrices except embeddings. Each method trains at the best of `VIT_RATES
 the steps. Its other fields are the first of its two settings on MNIST; methods in `VIT_CONSTANT` have a constant
 density instead.
 
-`lenet` prunes the network that papers on pruning report, LeNet-300-100 with 784, 300, 100 and 10 units: with the same
-candidates, for one budget and fewer methods, each of which trains at all densities.
+`lenet` prunes the network that papers on pruning report, LeNet-300-100 with 784, 300, 100 and 10 units, for one budget
+and fewer methods. For 2 % each has ten settings: the six candidates above, then at the best of them two other rates,
+and two other settings of its own, beyond or between those that were tried. The other densities have the best of the
+six. Hard top-k with its own gradient, the relaxed operator with the paper's constant lam, and the best of four changes
+of the annealed one train at 2 % alone, the latter two with fewer seeds.
 
 `resnet` prunes a convolutional network, ResNet-20 on CIFAR-100, with one budget for all convolutions and the head. Its
 methods are searched as the main ones are, at 2 % in half the epochs, with rates that suit its momentum.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.core.suite.plan import SuiteRun
 from experiments.mnist_pruning.suite.trials import (
     AT_BEST,
+    CUBIC,
+    LOWER_RATES,
     SEARCHED,
     SEARCHED_RATES,
     Fields,
     Search,
     Trial,
     chosen_by,
+    each,
+    fields_of,
+    lams,
+    papers,
 )
 
 EPOCHS = 30
@@ -75,7 +84,27 @@ RESNET_FINAL: Fields = {"split": "test", "seeds": (0, 1, 2)}
 
 LENET: Fields = COMMON | {"hidden": (300, 100), "checkpoint_every": 5}
 LENET_METHODS = (*QUICK_METHODS, "identity_straight_through", "rigl")
+LENET_PRUNED: Mapping[str, Trial] = {
+    **{name: AT_BEST[name] for name in (*LENET_METHODS, "hard")},
+    "papers": Trial(papers(2.0) | CUBIC, {"p2": {}, "p4_3": {"p": 4 / 3}}, LOWER_RATES, seeds=3),
+}
 LENET_DENSITIES = (0.02, 0.01, 0.05, 0.1)  # a suite that is stopped has run the lowest ones
+# What is tried at the best of the first six settings: two rates, the second beyond the first six, and two of its own.
+LENET_RATES = {"annealed-p3_2": (0.2, 0.5), "annealed-p4_3": (0.2, 0.5), "movement": (0.2, 0.5), "rigl": (0.7, 1.0)}
+LENET_OTHER_RATES = (0.5, 0.8)
+LENET_OTHERS: Mapping[str, Mapping[str, Fields]] = {
+    "annealed-p3_2": lams("start", 30.0, 100.0),
+    "annealed-p4_3": lams("start", 0.3, 10.0),
+    "rigl": each("drop", "rigl.drop", 0.1, 0.2),
+}
+LENET_OTHER_ENDS = each("end", "density_schedule.end", 0.2, 0.35)
+LENET_CHANGED, LENET_CHANGED_SEEDS = "annealed-p3_2", tuple(range(5))
+LENET_CHANGES: Mapping[str, Fields] = {  # that could make its best setting better
+    "lam-to-1e-3": {"lam.end": 1e-3},
+    "hard-after-0.7": {"hard_after": 0.7},
+    "density-falls": CUBIC | {"density_schedule.end": 0.5},
+    "hard-forward": fields_of("straight_through") | CUBIC | {"density_schedule.end": 0.5},
+}
 
 
 def best() -> list[SuiteRun]:
@@ -123,10 +152,28 @@ def vit() -> list[SuiteRun]:
 
 def lenet() -> list[SuiteRun]:
     """Returns the sweeps of LeNet-300-100, then its runs on test."""
-    sweeps = [run for name in ("dense", *LENET_METHODS) for run in _sweep(name, AT_BEST[name], LENET | SWEEP)]
-    pruned = ((name, density) for density in LENET_DENSITIES for name in LENET_METHODS)
-    cells = [("dense", LENET_DENSITIES[0]), *pruned]
-    return sweeps + [_final(name, AT_BEST[name], LENET, ("network", density)) for name, density in cells]
+    tried = LENET | SWEEP
+    runs = list(_sweep("dense", AT_BEST["dense"], tried))
+    for name, trial in LENET_PRUNED.items():
+        best, first = f"best-{name}", f"best-{name}, first"
+        runs += (dataclasses.replace(run, candidate_for=first) for run in _sweep(name, trial, tried))
+        rates = each("lr", "optimizer.learning_rate", *LENET_RATES.get(name, LENET_OTHER_RATES))
+        for label, own in {**rates, **LENET_OTHERS.get(name, LENET_OTHER_ENDS)}.items():
+            run = f"sweep/best/{name}-{label}"
+            runs.append(SuiteRun(run, tried | trial.fields, own, candidate_for=best, best_of=first))
+    lowest, *others = LENET_DENSITIES
+    for name, trial in {"dense": AT_BEST["dense"], **LENET_PRUNED}.items():
+        runs.append(_final(name, trial, LENET, ("network", lowest)))
+    for density in others:
+        finals = (_final(name, AT_BEST[name], LENET, ("network", density)) for name in LENET_METHODS)
+        runs += (dataclasses.replace(run, best_of=f"{run.best_of}, first") for run in finals)
+    fields, best = LENET_PRUNED[LENET_CHANGED].fields, f"best-{LENET_CHANGED}"
+    for label, own in LENET_CHANGES.items():
+        name, base = f"sweep/best/{LENET_CHANGED}-{label}", tried | {"seeds": SEARCH_SEEDS} | fields
+        runs.append(SuiteRun(name, base, own, candidate_for=f"{best}, changed", best_of=best))
+    final = LENET | fields | FINAL | {"seeds": LENET_CHANGED_SEEDS, "budget": "network", "density": lowest}
+    runs.append(SuiteRun(f"best/network-{LENET_CHANGED}-changed", final, best_of=f"{best}, changed"))
+    return runs
 
 
 def resnet() -> list[SuiteRun]:
@@ -166,7 +213,8 @@ def _sweep(name: str, trial: Trial, common: Fields) -> Iterator[SuiteRun]:
 def _final(name: str, trial: Trial, common: Fields, cell: tuple[str, float]) -> SuiteRun:
     """Returns the run of a method on test, with the budget and the density of a cell."""
     budget, density = cell
-    fields = common | trial.fields | FINAL | {"budget": budget, "density": density}
+    fields = common | trial.fields | FINAL | {"seeds": FINAL["seeds"][: trial.seeds]}
+    fields |= {"budget": budget, "density": density}
     return SuiteRun(f"best/{budget}-{name}-{density:g}", fields, best_of=f"best-{name}")
 
 

@@ -40,7 +40,8 @@ def fields_of(method: str) -> Fields:
     return {"method": method, "density_schedule.name": METHODS[method].density_schedules[0]}
 
 
-def _each(label: str, field: str, *values: float, written: Callable[[float], str] = "{:g}".format) -> dict[str, Fields]:
+def each(label: str, field: str, *values: float, written: Callable[[float], str] = "{:g}".format) -> dict[str, Fields]:
+    """Returns a setting for each value of a field, by the names of runs."""
     return {f"{label}{written(value)}": {field: value} for value in values}
 
 
@@ -49,8 +50,9 @@ def _scientific(value: float) -> str:
     return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")
 
 
-def _lams(label: str, *lams: float) -> dict[str, Fields]:
-    return _each(label, "lam.start", *lams, written=_scientific)
+def lams(label: str, *values: float) -> dict[str, Fields]:
+    """Returns a setting for each lam that training begins with, by the names of runs."""
+    return each(label, "lam.start", *values, written=_scientific)
 
 
 def papers(p: float) -> Fields:
@@ -107,15 +109,15 @@ IN_PAPERS_SETTING = {
         name: trial
         for p_name, p in P.items()
         for name, trial in {
-            f"constant-{p_name}": Trial(rescaled(p), _lams("lam", 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
-            f"annealed-{p_name}": Trial(annealed(p, 1.0), _lams("start", 1.0, 3.0, 10.0)),
+            f"constant-{p_name}": Trial(rescaled(p), lams("lam", 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+            f"annealed-{p_name}": Trial(annealed(p, 1.0), lams("start", 1.0, 3.0, 10.0)),
         }.items()
     },
-    "straight_through": Trial(_STRAIGHT_THROUGH, _lams("lam", 1e-2, 1e-1, 1.0)),
+    "straight_through": Trial(_STRAIGHT_THROUGH, lams("lam", 1e-2, 1e-1, 1.0)),
     # A smaller epsilon trains more slowly.
     "ot_straight_through": Trial(
         fields_of("ot_straight_through"),
-        _each("epsilon", "ot.epsilon", 3e-2, 1e-1, 1.0, written=_scientific),
+        each("epsilon", "ot.epsilon", 3e-2, 1e-1, 1.0, written=_scientific),
         sweep_seeds=1,
         seeds=5,
     ),
@@ -123,8 +125,8 @@ IN_PAPERS_SETTING = {
     "ista": Trial(fields_of("ista")),
 }
 
-_CUBIC = {"density_schedule.name": "cubic"}
-_ENDS = {name: _CUBIC | end for name, end in _each("end", "density_schedule.end", 0.7, 0.5).items()}
+CUBIC = {"density_schedule.name": "cubic"}
+_ENDS = {name: CUBIC | end for name, end in each("end", "density_schedule.end", 0.7, 0.5).items()}
 _STARTS = {"p2": (10.0, 3.0), "p3_2": (10.0, 3.0), "p4_3": (3.0, 1.0), "p5_4": (3.0, 1.0)}
 
 
@@ -146,14 +148,14 @@ SEARCHED_RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 def _until(method: str) -> Search:
     """Returns the search of a method whose density falls until a share of training."""
-    middle = fields_of(method) | _CUBIC | {"density_schedule.end": 0.5}
-    return Search(middle, _each("end", "density_schedule.end", 0.1, 0.2, 0.35, 0.7, 0.9))
+    middle = fields_of(method) | CUBIC | {"density_schedule.end": 0.5}
+    return Search(middle, each("end", "density_schedule.end", 0.1, 0.2, 0.35, 0.7, 0.9))
 
 
 SEARCHED = {
     "hard": _until("hard"),
-    "annealed-p3_2": Search(annealed_then_hard(3 / 2, 10.0), _lams("start", 1.0, 3.0, 30.0, 100.0, 300.0)),
-    "annealed-p4_3": Search(annealed_then_hard(4 / 3, 3.0), _lams("start", 0.3, 1.0, 10.0, 30.0, 100.0)),
+    "annealed-p3_2": Search(annealed_then_hard(3 / 2, 10.0), lams("start", 1.0, 3.0, 30.0, 100.0, 300.0)),
+    "annealed-p4_3": Search(annealed_then_hard(4 / 3, 3.0), lams("start", 0.3, 1.0, 10.0, 30.0, 100.0)),
     "identity_straight_through": _until("identity_straight_through"),
     "st3": _until("st3"),
     "gradual": _until("gradual"),
@@ -166,12 +168,12 @@ AT_BEST = {
     "dense": Trial({"method": "dense"}, {"dense": {}}, rates=(0.03, 0.05, 0.1, 0.2, 0.3, 1.0)),
     "hard": Trial(fields_of("hard"), _ENDS, LOWER_RATES),
     **{
-        f"annealed-{name}": Trial(annealed_then_hard(p, 1.0), _lams("start", *_STARTS[name]))
+        f"annealed-{name}": Trial(annealed_then_hard(p, 1.0), lams("start", *_STARTS[name]))
         for name, p in _EXPONENTS.items()
     },
     **{
         f"support-{name}": Trial(
-            rescaled(_EXPONENTS[name]) | {"lam.schedule": SUPPORT}, _each("end", "hard_after", 0.7, 0.9)
+            rescaled(_EXPONENTS[name]) | {"lam.schedule": SUPPORT}, each("end", "hard_after", 0.7, 0.9)
         )
         for name in ("p2", "p3_2", "p4_3")
     },
@@ -179,11 +181,9 @@ AT_BEST = {
     "st3": Trial(fields_of("st3"), _ENDS, LOWER_RATES),
     "gradual": Trial(fields_of("gradual"), _ENDS, LOWER_RATES),
     "movement": Trial(fields_of("movement"), _ENDS),
-    "rigl": Trial(fields_of("rigl"), _each("drop", "rigl.drop", 0.3, 0.5), (0.1, 0.3, 0.5)),
-    "topkast": Trial(fields_of("topkast"), _each("backward", "topkast.backward_density", 0.2, 0.5)),
-    "str": Trial(
-        fields_of("str"), _each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific), (0.1, 0.3, 0.5)
-    ),
+    "rigl": Trial(fields_of("rigl"), each("drop", "rigl.drop", 0.3, 0.5), (0.1, 0.3, 0.5)),
+    "topkast": Trial(fields_of("topkast"), each("backward", "topkast.backward_density", 0.2, 0.5)),
+    "str": Trial(fields_of("str"), each("decay", "str.weight_decay", 1e-2, 3e-2, written=_scientific), (0.1, 0.3, 0.5)),
 }
 
 
