@@ -91,9 +91,7 @@ html_theme = "sphinx_book_theme"
 html_title = "sparse-topk"
 html_theme_options = {
     "show_toc_level": 2,
-    # The theme copies notebooks to where its download button finds them if there is a launcher; without the address of
-    # a repository it shows no button to launch.
-    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    "use_download_button": False,
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
     "navbar_persistent": [],  # a second field for searching, in a bar of its own
