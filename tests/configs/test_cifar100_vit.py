@@ -121,7 +121,7 @@ def test_the_full_size_is_refused_where_there_is_no_accelerator():
     validate(config)
     with pytest.raises(UsageError) as refused:
         RECIPE.prepare(config)
-    for part in ("B/16 at 384 pixels", "batches of 512", WEIGHTS["original"], "cifar100-small"):
+    for part in ("B/16 at 384 pixels", "batches of 512", WEIGHTS["original"], "make cifar100 PRESET=small"):
         assert part in str(refused.value)
     config.update(accelerator=False, pretrained="")  # an address would be fetched now
     RECIPE.prepare(config)
