@@ -28,7 +28,7 @@ _STATE, _SINCE_ROW = "state", "since_row"  # parts of a checkpoint
 
 
 def _context() -> ocp.Context:
-    """What is kept beside the state is JSON, of whatever types its values are."""
+    """Returns the context of a call to orbax, in which what lies beside the state is JSON."""
     registry = ocp.handlers.local_registry().add(ocp.handlers.JsonHandler, checkpointable_name=_SINCE_ROW)
     context = ocp.Context()
     context.checkpointables.registry = registry
@@ -43,7 +43,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: Path, config: Config | None = None, fingerprint: str = ""):
-        """Those in `directory`; `config` and the data's `fingerprint` are kept in each."""
+        """Keeps checkpoints in `directory`, each with `config` and the `fingerprint` of the data."""
         self._directory, self._config, self._fingerprint = directory, config, fingerprint
         self._newest: int | None = None
         self._damaged: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""What a run is guarded by: processes that are one run, and signals that stop it after a checkpoint.
+"""Guards a run: processes that are one run, signals that stop it after a checkpoint, and the memory of devices.
 
 Several processes are `joined` before any of them asks for a device:
 

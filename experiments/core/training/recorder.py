@@ -1,4 +1,4 @@
-"""What a run records: rows, the line of progress made of each, and files at the end, if its config asks for them.
+"""Records a run: its rows, a line of progress for each, and files at the end, if its config asks for them.
 
 config.tensorboard        its rows for TensorBoard, and histograms of its parameters
 config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single seed
