@@ -299,7 +299,14 @@ def _attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any
 def _fused_attention(query: jax.Array, key: jax.Array, value: jax.Array, **unused: Any) -> jax.Array:
     """The same by cuDNN, which keeps no weights [B, H, S, S]; its softmax is in float32."""
     del unused
-    return jax.nn.dot_product_attention(query, key, value, implementation="cudnn")
+    batch, length = query.shape[:2]
+    # It wants an even number of tokens: one more, which none attends to.
+    query, key, value = (jnp.pad(x, ((0, 0), (0, length % 2), (0, 0), (0, 0))) for x in (query, key, value))
+    lengths = jnp.full(batch, length, jnp.int32)
+    attended = jax.nn.dot_product_attention(
+        query, key, value, query_seq_lengths=lengths, key_value_seq_lengths=lengths, implementation="cudnn"
+    )
+    return attended[:, :length]
 
 
 ATTENTIONS = {"xla": _attention, "cudnn": _fused_attention}
