@@ -205,7 +205,7 @@ def _make_dinov2(config: ml_collections.ConfigDict) -> None:
     del config.model["remat"]
     config.model.remat = "cheap"  # a quarter of the memory of none for activations, and less of it to write and read
     config.model.gelu = "exact"
-    config.model.attention = "cudnn"  # or "xla", for other devices
+    config.model.attention = "cudnn"  # its memory does not grow with the tokens squared; or "xla", for other devices
     # Runs that differ in these numbers alone share a compiled program.
     config.arguments = ("optimizer.learning_rate", "loss.lam")
 

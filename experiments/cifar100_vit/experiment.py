@@ -49,6 +49,8 @@ def prepare(config: ml_collections.ConfigDict) -> None:
         network = f"{dinov2.PACKAGE.content} at {config.input.size} pixels in batches of {config.batch_size}"
         days = "two CPU cores would take days for it"  # 4.6 s an image, measured beside other jobs
         hardware.require_accelerator(config, network, days, "make cifar100 PRESET=last_block")
+        attention, on_gpu = config.model.attention, jax.default_backend() == "gpu"
+        require(attention != "cudnn" or on_gpu, "model.attention", attention, "xla, except on a GPU")
         return
     if is_convolutional(config):
         efficientnet_weights.PACKAGE.require_installed()

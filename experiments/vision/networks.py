@@ -133,8 +133,8 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     require_one_of("model.gelu", fields.get("gelu", "tanh"), vit.GELUS)
     attention = fields.get("attention", "xla")
     require_one_of("model.attention", attention, vit.ATTENTIONS)
-    fused = attention == "cudnn" and (fields.dtype != "bfloat16" or jax.default_backend() != "gpu")
-    require(not fused, "model.attention", attention, "xla, except in bfloat16 on a GPU")
+    fused = attention == "cudnn" and fields.dtype != "bfloat16"
+    require(not fused, "model.attention", attention, "xla, except in bfloat16")
     optional = ("pool", "remat", "scan", "gelu", "attention")
     given = {name: fields[name] for name in (*SIZES, *optional) if fields.get(name)}
     return given | {"dtype": jnp.dtype(fields.dtype)}

@@ -78,6 +78,9 @@ def test_the_transformer_asks_for_a_gpu(monkeypatch):
     RECIPE.validate(config)
     with pytest.raises(UsageError, match=r"config\.accelerator=True.* `make cifar100 PRESET=last_block`"):
         RECIPE.prepare(config)
-    config.model.attention = "cudnn"
+    config.accelerator = False
+    with pytest.raises(UsageError, match=r"config\.model\.attention='cudnn'"):
+        RECIPE.prepare(config)
+    config.model.dtype = "float32"
     with pytest.raises(UsageError, match=r"config\.model\.attention='cudnn'"):
         RECIPE.validate(config)

@@ -123,3 +123,18 @@ def test_what_cannot_be_computed_is_named():
     for variant in ("B", "B/0", "X/16", "B/16/2"):
         with pytest.raises(UsageError, match=f"'{variant}' is not one of SIZE/PATCH"):
             vit.make(variant, 10)
+
+
+@pytest.mark.parametrize("tokens", [4, 5])
+def test_fused_attention_of_an_odd_number_of_tokens_is_that_of_all(tokens, monkeypatch):
+    """By XLA in the place of cuDNN, which CPUs do not have."""
+    attention = jax.nn.dot_product_attention
+    monkeypatch.setattr(
+        jax.nn, "dot_product_attention", lambda *args, **given: attention(*args, **given | {"implementation": "xla"})
+    )
+    qkv = RNG.normal(size=(3, 2, tokens, 3, 8)).astype(np.float32)
+    cotangent = RNG.normal(size=qkv.shape[1:]).astype(np.float32)
+    found, expected = (jax.vjp(vit.ATTENTIONS[name], *qkv) for name in ("cudnn", "xla"))
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-6)
+    for ours, theirs in zip(found[1](cotangent), expected[1](cotangent), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
