@@ -1,19 +1,24 @@
-"""Trains the best network of a table once more and keeps it for NumPy: `python -m scripts.networks NAME ...`.
+"""Trains the best of a table once more and keeps it for NumPy: `python -m scripts.networks NAME ...`.
 
-One seed, at the setting that was chosen for the table. `results/networks/NAME.npz` holds the pruned kernels and the
-biases by layer, and what scales the inputs; `NAME.json` the config, the environment and the last row of the run. A file
-is written only if NumPy alone gives the error of the run. `results/networks/README.md` says how to use them.
+One seed, at the setting that was chosen for the table. `results/networks/NAME.npz` holds the arrays, `NAME.json` the
+config, the environment and the last row of the run. A file is written only if what is computed from its arrays alone is
+what the run measured. `results/networks/README.md` says how to use them.
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import ml_collections
 import numpy as np
+from flax import linen as nn
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from experiments.core import console
-from experiments.core.config import reading
+from experiments.core.config import leaves, reading
 from experiments.core.errors import UsageError
 from experiments.core.input.dataset import Data
 from experiments.core.record.files import read_object, write_compressed, write_json
@@ -22,61 +27,53 @@ from experiments.core.report.finding import Numbers
 from experiments.core.report.markdown import grid
 from experiments.core.suite import plan
 from experiments.core.training import train
+from experiments.core.training.experiment import Params
 from experiments.core.training.recorder import load_params
+from experiments.learned_masks.experiment import FIRST_BLOCK, PATTERNS
 from experiments.mnist_pruning.networks import INPUTS
-from experiments.mnist_pruning.report.runs import LOOKS
+from experiments.vision import efficientnet_weights
+from experiments.vision.efficientnet import EfficientNetLite0
+from experiments.vmoe import experiment as vmoe
+from experiments.vmoe import outputs
+from experiments.vmoe.layer import MoeLayer
+from ops.pruning import Pruner, Scored
 from scripts.report import RESULTS
 
 DIRECTORY = RESULTS / "networks"
 SEED = 0
-_PARTS = {"W": "kernel", "b": "bias"}
 _ADVICE = "put back a copy of it, or make it again"
+_BLOCK = 1000  # images at once
+
+Arrays = dict[str, np.ndarray]
 
 
 class Kept(NamedTuple):
-    """A network to keep: the run of a suite, and the directory of results that has its choices."""
+    """What is kept: of which run, and how.
 
+    Attributes:
+      experiment, preset, run: a run of a suite, whose choices are those of the directory `results`.
+      what: the name of it in the table.
+      metric: what the table shows of the run's last row, by dotted name.
+      arrays: the arrays to keep, from the parameters, the config and the data of the run.
+      measure: the metric as the arrays alone give it on the data.
+    """
+
+    experiment: str
     results: str
     preset: str
     run: str
+    what: str
+    metric: str
+    arrays: Callable[[Params, ml_collections.ConfigDict, Data], Arrays]
+    measure: Callable[[Numbers, Data], float]
 
 
-NETWORKS = {
-    "mnist-300-100": Kept("mnist_lenet", "lenet", "best/network-identity_straight_through-0.02"),
-}
-
-
-def make(name: str) -> list[Path]:
-    """Trains the network `name` of `NETWORKS`, and writes its two files; returns their paths.
-
-    Raises:
-      UsageError: NumPy's forward pass does not err as the run did.
-    """
-    kept, suite = NETWORKS[name], plan.find("experiments.mnist_pruning.suite")
-    run = next(run for run in suite.presets[kept.preset]() if run.name == kept.run)
-    choices = read_object(RESULTS / kept.results / "choices.json", _ADVICE) if run.best_of else {}
-    with tempfile.TemporaryDirectory() as scratch:
-        workdir = Workdir(Path(scratch) / name)
-        config = suite.config(
-            run, workdir.path, {**(choices[run.best_of]["setting"] if run.best_of else {}), **run.setting}
-        )
-        config.update({"seeds": (SEED,), "export_params": True})
-        train.run(suite.recipe, config, workdir.path)
-        record = {
-            "config": read_object(workdir.config, _ADVICE),
-            "environment": read_object(workdir.environment, _ADVICE),
-            "final": workdir.read_summary()["final"],
-        }
-        layers = load_params(workdir.path)[1]["hardened"]
-    with reading("mnist_pruning"):
-        data = suite.recipe.load(config)
+def layers(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
+    """Returns the pruned kernels and the biases of a network on MNIST, and what scales its inputs."""
     shift, scale = INPUTS[config.inputs](data)
-    arrays = {f"{part}{layer}": leaves[leaf] for layer, leaves in layers.items() for part, leaf in _PARTS.items()}
-    arrays |= {"shift": np.float32(shift), "scale": np.float32(scale)}
-    require_error(arrays, data, record["final"]["hardened_error"]["mean"])
-    write_json(DIRECTORY / f"{name}.json", record)
-    write_compressed(DIRECTORY / f"{name}.npz", arrays)
-    return [DIRECTORY / f"{name}.npz", DIRECTORY / f"{name}.json"]
+    parts, of_layers = {"W": "kernel", "b": "bias"}, params["hardened"].items()
+    arrays = {f"{part}{layer}": parameters[leaf] for layer, parameters in of_layers for part, leaf in parts.items()}
+    return arrays | {"shift": np.float32(shift), "scale": np.float32(scale)}
 
 
 def logits(arrays: Numbers, images: np.ndarray) -> np.ndarray:
@@ -88,31 +85,172 @@ def logits(arrays: Numbers, images: np.ndarray) -> np.ndarray:
     return x @ arrays[f"W{last}"] + arrays[f"b{last}"]
 
 
-def require_error(arrays: Numbers, data: Data, error: float) -> None:
-    """Checks that NumPy's forward pass errs in `error` % of the images of `data`, but for rounding."""
-    images, labels = (np.asarray(data.evaluation[part]) for part in ("image", "label"))
-    wrong = 100 * float((logits(arrays, images).argmax(axis=-1) != labels).mean())
-    if abs(wrong - error) > 0.05:  # images on the edge between two classes, by rounding
-        raise UsageError(f"by NumPy the network errs in {wrong:.2f} % of the images, and in the run in {error:.2f} %")
+def error(arrays: Numbers, data: Data) -> float:
+    """Returns the percentage of images that `layers` get wrong."""
+    return 100 * float((logits(arrays, data.evaluation["image"]).argmax(axis=-1) != data.evaluation["label"]).mean())
+
+
+def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
+    """Returns the hard masks of EfficientNet-Lite0's kernels by path, bool [1, 1, C, C'], and the head behind them."""
+    ones = {name: jnp.ones(scores.shape) for name, scores in flatten_dict(params["scores"], sep="/").items()}
+    pruner = Pruner(**PATTERNS[config.mask.pattern])
+    hard = pruner.harden(Scored(ones, flatten_dict(params["scores"], sep="/")))
+    head = load_params(Path(config.pretrained).parent)[1]["head"]
+    return {name: np.asarray(mask) != 0 for name, mask in hard.items()} | {f"head/{name}": head[name] for name in head}
+
+
+def masked_accuracy(arrays: Numbers, data: Data) -> float:
+    """Returns the percentage of images that are right with the public weights, masked, and the head."""
+    model = EfficientNetLite0(data.num_classes, first_block=FIRST_BLOCK)
+    weights = efficientnet_weights.load()
+    images, labels = data.evaluation["image"], data.evaluation["label"]
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jax.ShapeDtypeStruct((1, *images.shape[1:]), "float32"))
+    kept = [name for name in shapes["params"] if name != "classifier"]
+    kernels = flatten_dict({name: weights["params"][name] for name in kept}, sep="/")
+    kernels |= {name: kernels[name] * mask for name, mask in arrays.items() if mask.dtype == bool}
+    head = {name.removeprefix("head/"): array for name, array in arrays.items() if name.startswith("head/")}
+    params = unflatten_dict(kernels, sep="/") | {"classifier": head}
+    variables = {"params": params, "batch_stats": {name: weights["batch_stats"][name] for name in kept}}
+
+    @jax.jit
+    def predict(maps: jax.Array) -> jax.Array:
+        found: Any = model.apply(variables, maps.astype(jnp.float32))
+        return jnp.argmax(found.logits, axis=-1)
+
+    blocks = [np.asarray(predict(images[at : at + _BLOCK])) for at in range(0, len(images), _BLOCK)]
+    return 100 * float((np.concatenate(blocks) == labels).mean())
+
+
+def linear_head(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
+    """Returns a linear head on the features of a frozen network: kernel [D, n] and bias [n]."""
+    (layer,) = params.values()
+    return {name: np.asarray(layer[name]) for name in ("kernel", "bias")}
+
+
+def top3_accuracy(arrays: Numbers, data: Data) -> float:
+    """Returns the percentage of images whose label is among the three largest logits of `linear_head`."""
+    features, labels = data.evaluation["image"], data.evaluation["label"]
+    order = np.argsort(-(features.astype(np.float32) @ arrays["kernel"] + arrays["bias"]), axis=-1)
+    return 100 * float((order[:, :3] == labels[:, None]).any(axis=-1).mean())
+
+
+def router(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
+    """Returns by block the kernel [D, E] of the router, the tokens [S, D] of the first group, and who takes them.
+
+    That is `taken`, bool [S, E]; the images of the group are the first ones that evaluate.
+    """
+    network = vmoe.make_model(config, data.num_classes, vmoe.make_router(config, config.router.lam.end))
+    tokens = []
+
+    def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if isinstance(context.module, MoeLayer) and context.method_name == MoeLayer.router_logits.__name__:
+            tokens.append(np.asarray(args[0][0]))
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(record):
+        found = outputs.apply(network, params, jnp.asarray(data.evaluation["image"][: config.moe.group_images]))
+    kernels = [leaf for name, leaf in sorted(flatten_dict(params, sep="/").items()) if name.endswith("/router")]
+    arrays: Arrays = {}
+    for kernel, seen, (block, taken) in zip(kernels, tokens, sorted(found.assigned.items()), strict=True):
+        arrays |= {f"{block}/kernel": kernel, f"{block}/tokens": seen, f"{block}/taken": np.asarray(taken[0])}
+    return arrays
+
+
+def choices_alike(arrays: Numbers, data: Data) -> float:
+    """Returns the percentage of tokens and experts of which NumPy, by the k largest logits, says as the network."""
+    alike = []
+    for block in sorted({name.split("/")[0] for name in arrays}):
+        scores, taken = arrays[f"{block}/tokens"] @ arrays[f"{block}/kernel"], arrays[f"{block}/taken"]
+        ranks = np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0)
+        alike.append((ranks < taken.sum(axis=0)) == taken)
+    return 100 * float(np.mean(alike))
+
+
+NETWORKS = {
+    "mnist-300-100": Kept(
+        *("mnist_pruning", "mnist_lenet", "lenet", "best/network-identity_straight_through-0.02"),
+        "LeNet-300-100, 2 % of the network kept, the gradient to all weights",
+        "hardened_error",
+        layers,
+        error,
+    ),
+    "cifar100-mask": Kept(
+        *("learned_masks", "learned_masks", "masks", "final-fifth-edge_popup"),
+        "masks of EfficientNet-Lite0, 20 % of each matrix kept, and a head; edge-popup",
+        "test_accuracy",
+        masks,
+        masked_accuracy,
+    ),
+    "cifar100-head": Kept(
+        *("cifar100_vit", "cifar100_pretrained", "pretrained", "final-top1-p4_3"),
+        "a linear head on EfficientNet-Lite0, top-1 loss with p = 4/3",
+        "test_accuracy/3",
+        linear_head,
+        top3_accuracy,
+    ),
+    "vmoe-router": Kept(
+        *("vmoe", "vmoe_tokens", "longer", "final-straight_through-3200steps"),
+        "two routers of 32 experts, a straight-through top-k, and a group of tokens",
+        "test_precision_at_1",
+        router,
+        choices_alike,
+    ),
+}
+
+
+def make(name: str) -> list[Path]:
+    """Trains `name` of `NETWORKS`, and the run whose weights it starts from; returns the paths of its two files.
+
+    Raises:
+      UsageError: what follows from the arrays is not what the run measured.
+    """
+    kept = NETWORKS[name]
+    suite = plan.find(f"experiments.{kept.experiment}.suite")
+    runs = {run.name: run for run in suite.presets[kept.preset]()}
+    with tempfile.TemporaryDirectory() as scratch:
+        for run in filter(None, (runs.get(runs[kept.run].weights_of or ""), runs[kept.run])):
+            choices = read_object(RESULTS / kept.results / "choices.json", _ADVICE) if run.best_of else {}
+            setting = {**(choices[run.best_of]["setting"] if run.best_of else {}), **run.setting}
+            config = suite.config(run, Path(scratch), setting)
+            config.update({"seeds": (SEED,), "export_params": True})
+            workdir = Workdir(Path(scratch) / run.name)
+            train.run(suite.recipe, config, workdir.path)
+        record = {
+            "config": read_object(workdir.config, _ADVICE),
+            "environment": read_object(workdir.environment, _ADVICE),
+            "final": workdir.read_summary()["final"],
+        }
+        with reading(kept.experiment):
+            data = suite.recipe.load(config)
+        arrays = kept.arrays(load_params(workdir.path)[1], config, data)
+    require_same(kept, arrays, data, record["final"])
+    write_json(DIRECTORY / f"{name}.json", record)
+    write_compressed(DIRECTORY / f"{name}.npz", arrays)
+    return [DIRECTORY / f"{name}.npz", DIRECTORY / f"{name}.json"]
+
+
+def require_same(kept: Kept, arrays: Numbers, data: Data, final: Any) -> None:
+    """Checks what the arrays alone give, but for rounding, against the run's last row; routers against the network."""
+    found, expected = kept.measure(arrays, data), 100.0 if kept.measure is choices_alike else measured(kept, final)
+    if abs(found - expected) > 0.05:  # images on the edge between two classes, by rounding
+        raise UsageError(f"{kept.run}: its arrays give {found:.2f} %, and its run gave {expected:.2f} %")
+
+
+def measured(kept: Kept, final: Any) -> float:
+    """Returns the metric of a last row."""
+    return float(dict(leaves(final, prefix="", between="/"))[f"{kept.metric}/mean"])
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of the table of results/networks, by the name of its block."""
     cells = []
-    for path in sorted((results / "networks").glob("*.json")):
-        record = read_object(path, _ADVICE)
-        config, final = record["config"], record["final"]
-        size = path.with_suffix(".npz").stat().st_size
-        cells.append(
-            [
-                f"[{path.stem}]({path.stem}.npz)",
-                LOOKS[config["method"]][0],
-                f"{100 * config['density']:g} % of {'the network' if config['budget'] == 'network' else 'each matrix'}",
-                f"{final['hardened_error']['mean']:.2f}",
-                f"{size / 1024:.0f}",
-            ]
-        )
-    return {"networks": grid(["file", "method", "kept", "test error, %", "KiB"], cells, text=3)} if cells else {}
+    for name, kept in NETWORKS.items():
+        path = results / "networks" / f"{name}.json"
+        if path.exists():
+            value = f"{kept.metric} {measured(kept, read_object(path, _ADVICE)['final']):.2f} %"
+            size = path.with_suffix(".npz").stat().st_size
+            cells.append([f"[{name}]({name}.npz)", kept.what, value, f"{size / 1024:.0f}"])
+    return {"networks": grid(["file", "what", "last row", "KiB"], cells, text=3)} if cells else {}
 
 
 def main(names: Sequence[str]) -> int:
