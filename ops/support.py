@@ -1,11 +1,12 @@
 """The strength ``lam`` of the relaxation at which a given number of entries is not 0."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from .arithmetic import choose, row_sum
-from .interface import FULL_PRECISION_ROWS, STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_flag, check_p, rowwise
+from .interface import FULL_PRECISION_ROWS, STRONGEST, UP_TO_N, WHOLE_UP_TO_N, Axis, check_flag, check_p, known, rowwise
 from .topk import hard_topk_mask
 
 
@@ -37,16 +38,16 @@ def lam_of_support(
     Returns:
       One ``lam`` per row, float32 at least, in [0, 1e32], in the units of the operator's ``lam``. It is 1e32 if every
       ``lam`` qualifies, because no entry (in magnitude: no non-zero one) is left out, and otherwise 0, the hard
-      operator, if ``support < k``. Its derivatives are 0.
+      operator, where a traced ``support`` is below ``k``. Its derivatives are 0.
 
     Raises:
-      ValueError: an argument known at trace time is out of range.
+      ValueError: an argument known at trace time is out of range, or ``support`` is below ``k``.
 
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)
     """
     per_row = {"k": (k, UP_TO_N), "support": (support, WHOLE_UP_TO_N)}
-    return rowwise(
+    lam = rowwise(
         _lam_of_support,
         x,
         axis=axis,
@@ -56,6 +57,10 @@ def lam_of_support(
         in_magnitude=check_flag("in_magnitude", in_magnitude),
         p=check_p(p),
     )
+    if known(k) and known(support) and np.any(few := np.asarray(support) < np.asarray(k)):
+        least, most = (np.broadcast_to(value, few.shape)[few][0] for value in (support, k))
+        raise ValueError(f"support must be at least k, got support={least:g} with k={most:g}")
+    return lam
 
 
 def _lam_of_support(

@@ -42,8 +42,10 @@ def test_neither_small_exponents_nor_small_or_large_entries_are_too_much():
 
 
 def test_it_is_hard_below_k_and_as_soft_as_can_be_where_none_is_left_out():
-    lam = ops.lam_of_support(X, 10, np.array([0, 9, 9, 40, 40, 40]))
+    lam = jax.jit(lambda support: ops.lam_of_support(X, 10, support))(np.array([0, 9, 9, 40, 40, 40]))
     np.testing.assert_array_equal(lam, np.float32([0, 0, 0, 1e32, 1e32, 1e32]))
+    with pytest.raises(ValueError, match=r"support must be at least k, got support=9 with k=9\.5"):
+        ops.lam_of_support(X, np.array([9, 9.5, 9, 9, 9, 9]), 9)
 
 
 def padded(rows, fill):
@@ -61,7 +63,7 @@ def test_ties_at_the_end_are_all_in_or_none_and_a_nan_or_infinity_marks_its_row(
 
 def test_zeros_are_never_reached_in_magnitude():
     x, k, support = padded(6 * [[2, -1]], 0), np.array([1, 3, 3, 2, 3, 3]), np.array([2, 3, 2, 2, 1, 2])
-    found = ops.lam_of_support(x, k, support, in_magnitude=True)
+    found = jax.jit(lambda support: ops.lam_of_support(x, k, support, in_magnitude=True))(support)
     np.testing.assert_array_equal(found, np.float32([1e32, 1e32, 1e32, 1e32, 0, 1e32]))
     assert np.count_nonzero(oracles.pooled(x[0], 3, 1e30, kind="mag")) == 2
     shares = ops.lam_of_support(padded(6 * [[2, -1, 0, 0]], -np.inf), 3, 3)

@@ -26,15 +26,24 @@ def mask_rows(
 ) -> Array:
     """Returns ``mask`` of the rows of ``x`` along ``axis`` (``ops.interface``), the hard mask where ``lam = 0``.
 
-    ``limits`` are those of ``k``. A NaN makes its row NaN.
+    ``limits`` are those of ``k``. A NaN makes its row NaN. ``where`` among the options leaves the others out.
     """
     per_row = {"k": (k, limits), "lam": (lam, STRENGTH)}
     return rowwise(_hard_or_soft, x, axis=axis, per_row=per_row, mask=mask, zero=rows_with_zero_lam(lam), **options)
 
 
 def _hard_or_soft(
-    x: Array, k: Array, lam: Array, *, mask: Callable[..., Array], zero: ZeroLam, **arguments: Any
+    x: Array,
+    k: Array,
+    lam: Array,
+    where: Array | None = None,
+    *,
+    mask: Callable[..., Array],
+    zero: ZeroLam,
+    **arguments: Any,
 ) -> Array:
+    x = x if where is None else choose(where, x, -jnp.inf)
+
     def hard() -> Array:
         return hard_selection((x,), k)[0]
 

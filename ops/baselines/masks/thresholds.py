@@ -122,7 +122,9 @@ def _logistic_density(t: Array) -> Array:
 _LOGISTIC = _Distribution(jax.nn.sigmoid, _logistic_density)
 
 
-def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+def sigmoid_topk_mask(
+    x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None
+) -> Array:
     """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / lam)`` that sums to ``k``.
 
     Source: Amos, Koltun and Kolter, "The Limited Multi-Label Projection Layer" (2019); Qian et al., "Multi-Vector
@@ -141,6 +143,7 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis:
         hard mask, ties broken by index, with derivatives of 0; the last entry selected gets the remainder of a
         fractional ``k``. Towards 0, equal entries share. A traced ``lam`` that is out of range makes its row NaN.
       axis: the axis along which entries compete; a tuple of several, or ``None`` for all.
+      where: boolean, broadcasts against ``x``. Entries that are False get 0, whatever their value.
 
     Returns:
       Array of the shape and dtype of ``x`` (integers are promoted to float), strictly between 0 and 1 up to rounding.
@@ -152,10 +155,12 @@ def sigmoid_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis:
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
-    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, distribution=_LOGISTIC)
+    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, where=where, distribution=_LOGISTIC)
 
 
-def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1e-2, axis: Axis = -1) -> Array:
+def entropic_ot_topk_mask(
+    x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1e-2, axis: Axis = -1, where: ArrayLike | None = None
+) -> Array:
     """Returns a dense relaxed top-k mask by entropic optimal transport onto two targets.
 
     Source: Cuturi, Teboul and Vert, "Differentiable Ranks and Sorting using Optimal Transport" (NeurIPS 2019); Xie et
@@ -170,7 +175,7 @@ def entropic_ot_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1e-2, 
     >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, lam=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
     """
-    return mask_rows(_transported, x, k, INSIDE_N, lam, axis)
+    return mask_rows(_transported, x, k, INSIDE_N, lam, axis, where=where)
 
 
 def _transported(x: Array, k: Array, lam: Array) -> Array:
@@ -200,7 +205,9 @@ def _laplace_density(t: Array) -> Array:
 _LAPLACE = _Distribution(_laplace_cumulative, _laplace_density)
 
 
-def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+def lapsum_topk_mask(
+    x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None
+) -> Array:
     """Returns a dense relaxed top-k mask by sums of Laplace distribution functions.
 
     Source: Struski, Bednarczyk, Podolak and Tabor, "LapSum - One Method to Differentiate Them All: Ranking, Sorting and
@@ -210,10 +217,12 @@ def lapsum_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: 
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
     """
-    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, distribution=_LAPLACE)
+    return mask_rows(_mask, x, k, INSIDE_N, lam, axis, where=where, distribution=_LAPLACE)
 
 
-def dftopk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1) -> Array:
+def dftopk_mask(
+    x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1, where: ArrayLike | None = None
+) -> Array:
     """Returns the dense relaxed top-k mask ``sigmoid((x - tau) / lam)`` with ``tau`` in closed form.
 
     Source: Zhu et al., "Differentiable Fast Top-K Selection for Large-Scale Recommendation" (2025). ``tau`` lies
@@ -227,7 +236,7 @@ def dftopk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis 
     >>> (100 * dftopk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([38., 82., 62., 27.], dtype=float32)
     """
-    return mask_rows(_halfway, x, k, WHOLE_UP_TO_N, lam, axis)
+    return mask_rows(_halfway, x, k, WHOLE_UP_TO_N, lam, axis, where=where)
 
 
 def _halfway(x: Array, k: Array, lam: Array) -> Array:

@@ -184,3 +184,11 @@ def test_no_mask_forms_the_matrix_of_all_pairs():
         found = list(oracles.equations(jax.make_jaxpr(jax.grad(loss))(x)))
         assert len(found) > 30  # the walk does reach the inside
         assert max(v.aval.size for e in found for v in e.outvars) <= limit
+
+
+@pytest.mark.parametrize("name", ["sigmoid_topk", "entropic_ot_topk", "lapsum_topk", "dftopk"])
+def test_entries_that_take_no_part_are_as_if_absent(name):
+    mask, where = getattr(baselines, f"{name}_mask"), np.arange(40) % 3 > 0
+    found = mask(np.where(where, X, np.nan), 5, lam=0.1, where=where)
+    np.testing.assert_array_equal(found, mask(np.where(where, X, -np.inf), 5, lam=0.1))
+    assert not found[:, ~where].any()
