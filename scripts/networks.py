@@ -93,7 +93,7 @@ def error(arrays: Numbers, data: Data) -> float:
 def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
     """Returns the hard masks of EfficientNet-Lite0's kernels by path, bool [1, 1, C, C'], and the head behind them."""
     ones = {name: jnp.ones(scores.shape) for name, scores in flatten_dict(params["scores"], sep="/").items()}
-    pruner = Pruner(**PATTERNS[config.mask.pattern])
+    pruner = Pruner(lam=0.0, **PATTERNS[config.mask.pattern])
     hard = pruner.harden(Scored(ones, flatten_dict(params["scores"], sep="/")))
     head = load_params(Path(config.pretrained).parent)[1]["head"]
     return {name: np.asarray(mask) != 0 for name, mask in hard.items()} | {f"head/{name}": head[name] for name in head}
