@@ -142,7 +142,7 @@ learned-masks: $(DATA) $(PRETRAINED)  ## Learn masks for a frozen network: 2:4, 
 launch: EXPERIMENT ?= mnist_pruning
 launch: CONFIG ?= configs/$(EXPERIMENT).py
 launch: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
-launch: $(DATA)  ## Train EXPERIMENT=vmoe, ... on PLATFORM=local, slurm, tpu-vm, queued-resource or gke, with OVERRIDES="--config.x=y".
+launch: $(DATA)  ## Train EXPERIMENT=vmoe, ... on PLATFORM=local, slurm, tpu-vm or queued-resource, with OVERRIDES="--config.x=y".
 	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 

@@ -18,7 +18,7 @@ from types import FrameType
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import absolute, is_remote, reaching
 from scripts.arguments import at_least
-from scripts.launch import code, gke, local, slurm, state, tpu
+from scripts.launch import code, local, slurm, state, tpu
 from scripts.launch.check import check, compile_first
 from scripts.launch.code import ROOT
 from scripts.launch.process import Console, Failed, Stopped
@@ -30,7 +30,6 @@ _PLATFORMS = {
     "slurm": ("jobs of a cluster, by sbatch", slurm.add_options, slurm.Slurm),
     "tpu-vm": ("a TPU of Google Cloud, at once or not at all", tpu.add_options, tpu.TpuVm),
     "queued-resource": ("a TPU of Google Cloud when its turn comes", tpu.add_options, tpu.Tpu),
-    "gke": ("TPUs of a Kubernetes cluster, by xpk", gke.add_options, gke.Gke),
 }
 
 

@@ -31,7 +31,7 @@ PAGES = [
 FIRST_HOUR = (DOCS / "first_hour.md").read_text()
 TARGETS = {line.partition(":")[0] for line in (ROOT / "Makefile").read_text().splitlines() if ":" in line}
 pytestmark = pytest.mark.usefixtures("signals_count")
-FAR = ("queued-resource", "tpu-vm", "gke")
+FAR = ("queued-resource", "tpu-vm")
 
 
 def commands(text):

@@ -1,4 +1,4 @@
-"""A cloud without machines: `gcloud`, `xpk` and `sbatch` answer from memory, and fail as they are told to.
+"""A cloud without machines: `gcloud` and `sbatch` answer from memory, and fail as they are told to.
 
 The launcher's own functions start a tiny shell program in the place of each, which prints the answer.
 """
@@ -11,7 +11,7 @@ from collections import defaultdict
 from experiments.core.record.files import absolute
 from scripts.launch import process
 
-_PROGRAMS = ("gcloud", "xpk", "sbatch")
+_PROGRAMS = ("gcloud", "sbatch")
 HANG = "hang"  # of a training command: it runs until it is asked to end
 
 
@@ -21,7 +21,7 @@ class Cloud:
     Attributes:
       calls: the commands that were run.
       plans: outcomes of the next events, by name, in the place of success.
-      things: queued resources and workloads, by name.
+      things: queued resources, by name.
       hanging: set once a training command hangs.
     """
 
@@ -92,23 +92,6 @@ class Cloud:
         elif verb == "delete":
             del self.things[name]
         return 0, "", ""
-
-    def xpk(self, arguments):
-        """Workloads, which run while they are waited for."""
-        verb, name = arguments[1], flag(arguments, "workload") or flag(arguments, "wait-for-job-completion")
-        if outcome := self.next(verb):
-            return outcome
-        if verb == "create":
-            if name in self.things or not re.fullmatch(r"[a-z]([-a-z0-9]{0,26}[a-z0-9])?", name):
-                return 1, f"[XPK] ERROR: {name} cannot be", ""
-            self.things[name] = {"command": flag(arguments, "command")}
-        elif name not in self.things:
-            return 1, f"[XPK] Workload named {name} does not exist.", ""
-        elif verb == "delete":
-            del self.things[name]
-        elif "status" not in self.things[name]:
-            self.things[name]["status"] = 125 if self.train(self.things[name]["command"])[0] else 0
-        return self.things.get(name, {}).get("status", 0), "[XPK] ...", ""
 
     def sbatch(self, arguments):
         """A job, which runs at once; what it prints is here printed by sbatch."""

@@ -64,12 +64,12 @@ def test_make_hands_on_overrides_as_they_are_given(tmp_path):
     python.write_text("#!/usr/bin/env bash\nprintf '%s\\0' \"$@\"\n")
     python.chmod(0o755)
     overrides = "--config.seeds=(0,1) --config.a='it is $(x) $HOME `y`'"
-    variables = [f"BIN={tmp_path}", "READY=", "DATA=", "PLATFORM=gke", f"OVERRIDES={overrides}", "RUNS=elsewhere"]
+    variables = [f"BIN={tmp_path}", "READY=", "DATA=", "PLATFORM=tpu-vm", f"OVERRIDES={overrides}", "RUNS=elsewhere"]
     variables += ["EXPERIMENT=cifar100_vit", "LAUNCH=--sweep 'config.p=1,2' --name=a"]
     command = ["make", "--silent", "launch", *variables]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split("\0")[:-1] == [
-        *("-m", "scripts.launch", "gke", "cifar100_vit", "--config=configs/cifar100_vit.py"),
+        *("-m", "scripts.launch", "tpu-vm", "cifar100_vit", "--config=configs/cifar100_vit.py"),
         *("--workdir=elsewhere/launch/cifar100_vit", f"--overrides={overrides}"),
         *("--sweep", "config.p=1,2", "--name=a"),
     ]

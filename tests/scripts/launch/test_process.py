@@ -64,7 +64,7 @@ def test_of_status_2_only_a_mistake_that_is_named_is_final(tmp_path, said, again
 def test_a_tool_that_ends_with_status_2_may_be_tried_again():
     for said, again in (
         ("error: Failed to fetch: no network", True),
-        ("xpk: error: unrecognized arguments: --a", False),
+        ("gcloud: error: unrecognized arguments: --a", False),
     ):
         with pytest.raises(Failed) as failed:
             Console().do(python(f"import sys; print({said!r}, file=sys.stderr); sys.exit(2)"))

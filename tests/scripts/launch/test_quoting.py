@@ -1,7 +1,6 @@
 """Arguments arrive byte for byte, through the shells of every platform; the shell that there is, is sound."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.launch import gke, slurm, tpu
+from scripts.launch import slurm, tpu
 from scripts.launch.code import ROOT, Code
 from scripts.launch.process import Console
 from scripts.launch.training import Training
@@ -70,15 +69,6 @@ def test_through_ssh_to_a_worker(home):
     run = training()
     found = arrived(["bash", "-c", platform_of(tpu.Tpu).on_worker(run.command(".venv/bin/python"))], home)
     assert found == run.command(".venv/bin/python")[3:]
-
-
-def test_through_a_manifest_to_the_shell_of_a_container(home):
-    run = training()
-    # As Kubernetes expands it, where no variable is set; the first command is not the one looked at.
-    command = platform_of(gke.Gke).command(run)
-    assert re.fullmatch(r"(\$\$|[^$])*", command)
-    command = command.replace("$$", "$").replace("bash ./scripts", "true ./scripts")
-    assert arrived(["bash", "-c", f"({command})"], home) == run.command(".venv/bin/python")[3:]
 
 
 def test_through_the_batch_script(home):
