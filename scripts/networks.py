@@ -43,6 +43,7 @@ DIRECTORY = RESULTS / "networks"
 SEED = 0
 _ADVICE = "put back a copy of it, or make it again"
 _BLOCK = 1000  # images at once
+_HEAD = "classifier/"
 
 Arrays = dict[str, np.ndarray]
 
@@ -96,7 +97,10 @@ def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arra
     pruner = Pruner(lam=0.0, **PATTERNS[config.mask.pattern])
     hard = pruner.harden(Scored(ones, flatten_dict(params["scores"], sep="/")))
     head = load_params(Path(config.pretrained).parent)[1]["head"]
-    return {name: np.asarray(mask) != 0 for name, mask in hard.items()} | {f"head/{name}": head[name] for name in head}
+    # The network has a convolution of the name "head".
+    return {name: np.asarray(mask) != 0 for name, mask in hard.items()} | {
+        f"{_HEAD}{name}": head[name] for name in head
+    }
 
 
 def masked_accuracy(arrays: Numbers, data: Data) -> float:
@@ -108,7 +112,7 @@ def masked_accuracy(arrays: Numbers, data: Data) -> float:
     kept = [name for name in shapes["params"] if name != "classifier"]
     kernels = flatten_dict({name: weights["params"][name] for name in kept}, sep="/")
     kernels |= {name: kernels[name] * mask for name, mask in arrays.items() if mask.dtype == bool}
-    head = {name.removeprefix("head/"): array for name, array in arrays.items() if name.startswith("head/")}
+    head = {name.removeprefix(_HEAD): array for name, array in arrays.items() if name.startswith(_HEAD)}
     params = unflatten_dict(kernels, sep="/") | {"classifier": head}
     variables = {"params": params, "batch_stats": {name: weights["batch_stats"][name] for name in kept}}
 

@@ -50,6 +50,7 @@ def test_masks_and_a_head_classify_as_in_the_run(build, tmp_path, monkeypatch): 
     config = get_config("method=edge_popup,pattern=fifth")
     config.pretrained = str(tmp_path / "params.npz")
     kept = networks.masks(params, config, DATA)
+    assert kept.keys() == {*params["scores"], "classifier/kernel", "classifier/bias"}
     found = made.evaluate(params, {name: jnp.asarray(array) for name, array in DATA.evaluation.items()}, 1.0)
     assert networks.masked_accuracy(kept, DATA) == pytest.approx(float(found["test_accuracy"].mean()))
 
