@@ -220,7 +220,8 @@ def make(name: str) -> list[Path]:
             workdir = Workdir(Path(scratch) / run.name)
             train.run(suite.recipe, config, workdir.path)
         record = {
-            "config": read_object(workdir.config, _ADVICE),
+            # Weights that it starts from lay in the scratch directory, too.
+            "config": read_object(workdir.config, _ADVICE) | ({"pretrained": run.weights_of} if run.weights_of else {}),
             "environment": read_object(workdir.environment, _ADVICE),
             "final": workdir.read_summary()["final"],
         }
