@@ -1,18 +1,17 @@
 """The table of masks with frozen weights: `python -m experiments.learned_masks.report DIR` writes DIR/table.md."""
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core import console
 from experiments.core.kinds import Fields
-from experiments.core.record.summary import interval
 from experiments.core.report import making, markdown
-from experiments.core.report.markdown import Numbers
+from experiments.core.report.frame import final, minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
 from experiments.learned_masks.experiment import KINDS, METHODS, PATTERNS
 
 # The accuracies of a final run, by the name of their column.
@@ -57,50 +56,47 @@ PRESENTATION = Presentation(
 )
 
 
-def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
     lines = []
-    if final := [run for run in runs if run.config["split"] == "test"]:
-        lines += ["### Test", "", *_on_test(final), _DEFINITIONS, ""]
-    if tried := [run for run in runs if run.config["split"] == "validation"]:
-        first = [{"mask": label} for label in PRESENTATION.labels(tried)]
-        columns = {"accuracy, %": markdown.value("valid_accuracy"), "loss": markdown.value("valid_loss")}
-        lines += markdown.section("Validation", markdown.rows(first, tried, columns, chosen), text=1)
+    on_test, tried = (runs[runs["split"] == split] for split in ("test", "validation"))
+    if len(on_test):
+        lines += ["### Test", "", *_on_test(on_test), _DEFINITIONS, ""]
+    if len(tried):
+        cells = {
+            "mask": PRESENTATION.labels(tried["run"]),
+            "accuracy, %": markdown.cells(final(tried["run"], "valid_accuracy")),
+            "loss": markdown.cells(final(tried["run"], "valid_loss")),
+        }
+        lines += markdown.section("Validation", markdown.rows(tried, cells, chosen), text=1)
     return lines
 
 
-def _on_test(final: Sequence[Run]) -> list[str]:
+def _on_test(runs: pd.DataFrame) -> list[str]:
     """Returns a sentence on what is left of the gain, and a table for each budget, whose first row has no mask."""
-    to_edge_popup = markdown.minus_reference(PRESENTATION.references(final), _HEAD)
-    columns = {name: markdown.value(metric) for name, metric in _COLUMNS.items()} | {
-        "minus edge-popup": lambda run: to_edge_popup(run) if len(run.summary["seeds"]) > 1 else "-",
-    }
-    lines = _what_is_left(final)
+    cells: dict[str, Any] = {"": runs["mask.method"].map(NAMES)}
+    cells |= {name: markdown.cells(final(runs["run"], metric)) for name, metric in _COLUMNS.items()}
+    over = minus(runs, PRESENTATION.references(runs["run"]), _HEAD)
+    cells["minus edge-popup"] = markdown.cells(over, signed=True).where(runs["seeds"] > 1, "-")
+    rows = pd.DataFrame(cells)
+    lines = _what_is_left(runs)
     for pattern, kept in _PATTERN.items():
-        shown = [run for run in final if run.fields["mask.method"] == "dense" or run.fields["mask.pattern"] == pattern]
-        rows = [
-            {f"{kept} kept": _method(run.fields)} | {name: cell(run) for name, cell in columns.items()} for run in shown
-        ]
-        lines += markdown.table(rows, text=1)
+        shown = rows[(runs["mask.method"] == "dense") | (runs["mask.pattern"] == pattern)]
+        lines += markdown.table(shown.rename(columns={"": f"{kept} kept"}), text=1)
     return lines
 
 
-def _gain(run: Run, final: Sequence[Run], metric: str) -> Numbers | None:
-    """Returns the interval of a metric of a masked network minus that of no mask, which is one number."""
-    dense = [other for other in final if other.fields["mask.method"] == "dense" and other.has(metric)]
-    whole = [value for other in dense for value in other.final(metric) if value is not None]
-    if not (whole and run.has(metric)):
-        return None
-    return interval([None if value is None else value - whole[0] for value in run.final(metric)])
-
-
-def _what_is_left(final: Sequence[Run]) -> list[str]:
+def _what_is_left(runs: pd.DataFrame) -> list[str]:
     """Returns a sentence on the gain of the hard mask of scores over no mask, in all columns, if they are there."""
-    of_kind = {(run.fields["mask.method"], run.fields["mask.pattern"]): run for run in final}
-    run = of_kind.get(("learned", "fifth"))
-    if run is None or not run.has(_HEAD):
+    masked = runs[(runs["mask.method"] == "learned") & (runs["mask.pattern"] == "fifth")]
+    whole = runs[runs["mask.method"] == "dense"]
+    if masked.empty or not masked["run"].iloc[0].has(_HEAD):
         return []
-    as_it_is, norms, head = (markdown.signed(_gain(run, final, metric)) for metric in _METRICS.values())
+    # No mask is one number, without a seed.
+    gains = (
+        final(masked["run"], name) - final(whole["run"], name).iloc[0].dropna().iloc[0] for name in _METRICS.values()
+    )
+    as_it_is, norms, head = (markdown.cells(gain, signed=True).iloc[0] for gain in gains)
     return [
         f"**With {_PATTERN['fifth']} kept, the accuracy of the hard mask of scores minus that of no mask is {as_it_is} "
         f"as it is, {norms} with norms restored, and {head} with the head trained again for both.**",
@@ -108,7 +104,7 @@ def _what_is_left(final: Sequence[Run]) -> list[str]:
     ]
 
 
-def figures(runs: Sequence[Run]) -> dict[str, Figure]:
+def figures(runs: pd.DataFrame) -> dict[str, Figure]:
     """Returns no figure: sixteen numbers are read faster in a table."""
     return {}
 
@@ -116,7 +112,7 @@ def figures(runs: Sequence[Run]) -> dict[str, Figure]:
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the tables of the page, by the name of their block."""
     runs = PRESENTATION.load(results / "learned_masks")[0]
-    return {"learned masks": _on_test([run for run in runs if run.config["split"] == "test"])[:-1]}
+    return {"learned masks": _on_test(runs[runs["split"] == "test"])[:-1]} if len(runs) else {}
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

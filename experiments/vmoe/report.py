@@ -5,11 +5,12 @@ length of training.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core import console
@@ -19,10 +20,10 @@ from experiments.core.kinds import Fields
 from experiments.core.record.files import read_object
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
-from experiments.core.report.finding import Finding, Verdict, in_words, where_possible
-from experiments.core.report.paired import minus
+from experiments.core.report.finding import Finding, judged, where_possible
+from experiments.core.report.frame import difference, final, frame, intervals, minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run, grouped, pooled
+from experiments.core.report.results import Run, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
@@ -119,61 +120,59 @@ PRESENTATION = Presentation(
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 
 
-def final_runs(runs: Iterable[Run]) -> list[Run]:
+def final_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the runs on test, in order; runs that differ in seeds alone are joined."""
-    return sorted(pooled(run for run in runs if run.config["split"] == "test"), key=order)
-
-
-def _by_length(runs: Iterable[Run]) -> dict[int, list[Run]]:
-    return grouped(runs, lambda run: run.config["steps"])
+    return frame(sorted(pooled(runs["run"][runs["split"] == "test"]), key=order)) if len(runs) else runs
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def tables(runs: Sequence[Run], chosen: frozenset[str]) -> list[str]:
+def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     """Returns the lines of all tables: on test, then the sweeps; `chosen` names the runs that won one."""
     lines: list[str] = []
-    for steps, final in _by_length(final_runs(runs)).items():
-        lines += [] if lines else [f"{_title(final[0])}.", *_DEFINITIONS.split("\n")]
-        lines += markdown.section(f"Test after {steps} steps", test_rows(final), text=1)
-    tried = [run for run in runs if run.config["split"] == "validation"]
-    columns = {"precision-at-1, %": markdown.value("valid_precision_at_1")}
-    for steps, group in _by_length(tried).items():
-        rows = markdown.rows(router_cells(PRESENTATION, group), group, columns, chosen)
+    if len(on_test := final_runs(runs)):
+        lines += [f"{_title(on_test['run'].iloc[0])}.", *_DEFINITIONS.split("\n")]
+        for steps, group in on_test.groupby("steps"):
+            lines += markdown.section(f"Test after {steps} steps", test_rows(group), text=1)
+    for steps, group in runs[runs["split"] == "validation"].groupby("steps"):
+        cells = {"precision-at-1, %": markdown.cells(final(group["run"], "valid_precision_at_1"))}
+        rows = markdown.rows(group, router_cells(PRESENTATION, group) | cells, chosen)
         lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
 
 
-def router_cells(presentation: Presentation, runs: Sequence[Run]) -> list[markdown.Cells]:
+def router_cells(presentation: Presentation, runs: pd.DataFrame) -> dict[str, Any]:
     """Returns the first cells of each row: the router, its learning rate, and its lam."""
-    own = ("optimizer.learning_rate", "router.lam", "steps")
-    rows = []
-    for run, setting in zip(runs, presentation.settings(runs, given=own), strict=True):
+    settings = presentation.settings(runs["run"], given=("optimizer.learning_rate", "router.lam", "steps"))
+    names = [presentation.method(run.fields) for run in runs["run"]]
+
+    def lam(run: Run) -> str:
         read = presentation.read(run.fields)
         ends = [markdown.number(read[name]) for name in ("router.lam.start", "router.lam.end") if name in read]
-        rows.append(
-            {
-                "router": ", ".join(filter(None, (presentation.method(run.fields), setting))),
-                "learning rate": markdown.number(run.config["optimizer"]["learning_rate"]),
-                "lam": " to ".join(ends) or "-",
-            }
-        )
-    return rows
+        return " to ".join(ends) or "-"
 
-
-def test_rows(final: Sequence[Run]) -> list[markdown.Cells]:
-    """Returns the rows of runs on test: precision, differences from the hard router, and what the routers do."""
-    hards = PRESENTATION.references(final)
-    columns: markdown.Columns = {
-        "precision-at-1, %": markdown.value(_METRIC),
-        "minus hard": markdown.minus_reference(hards, _METRIC),
-        "detectable": markdown.detectable_difference(hards, _METRIC),
-        **{name: markdown.value(functools.partial(_routing, metric)) for name, metric in _ROUTING.items()},
-        "stability, %": markdown.value(_stability),
-        "stability minus hard": markdown.minus_reference(hards, _stability),
+    return {
+        "router": [", ".join(filter(None, parts)) for parts in zip(names, settings, strict=True)],
+        "learning rate": runs["optimizer.learning_rate"].map(markdown.number),
+        "lam": runs["run"].map(lam),
     }
-    return markdown.rows(router_cells(PRESENTATION, final), final, columns)
+
+
+def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of runs on test: precision, differences from the hard router, and what the routers do."""
+    hards = PRESENTATION.references(runs["run"])
+    over = minus(runs, hards, _METRIC)
+    routing = {name: final(runs["run"], functools.partial(_routing, metric)) for name, metric in _ROUTING.items()}
+    cells = {
+        "precision-at-1, %": markdown.cells(final(runs["run"], _METRIC)),
+        "minus hard": markdown.cells(over, signed=True),
+        "detectable": markdown.detectable_cells(over),
+        **{name: markdown.cells(values) for name, values in routing.items()},
+        "stability, %": markdown.cells(final(runs["run"], _stability)),
+        "stability minus hard": markdown.cells(minus(runs, hards, _stability), signed=True),
+    }
+    return markdown.rows(runs, router_cells(PRESENTATION, runs) | cells)
 
 
 def _routing(metric: str, run: Run) -> list[float | None]:
@@ -214,35 +213,37 @@ def _title(run: Run) -> str:
 # The figure ----------------------------------------------------------------------------------------------------------
 
 
-def figures(runs: Sequence[Run]) -> dict[str, Figure]:
+def figures(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draws Figure 7, if there is a hard router to compare with."""
-    final = final_runs(runs)
-    return {"figure7": figure7(final)} if any(PRESENTATION.references(final).values()) else {}
+    on_test = final_runs(runs)
+    return {"figure7": figure7(on_test)} if any(PRESENTATION.references(on_test["run"]).values()) else {}
 
 
-def figure7(final: Sequence[Run]) -> Figure:
+def figure7(runs: pd.DataFrame) -> Figure:
     """Draws the precision minus the hard router's, with intervals: a row for each router, a panel for each length."""
-    groups, hards = _by_length(final), PRESENTATION.references(final)
-    rows = [len(group) for group in groups.values()]
+    lengths = list(runs.groupby("steps"))
+    rows = [len(group) for _, group in lengths]
     figure = Figure(figsize=(9, 1 + 0.3 * sum(rows) + 0.4 * len(rows)), layout="constrained")
-    column = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
-    for axes, (steps, group) in zip(column, groups.items(), strict=True):
-        for place, run in enumerate(group):
-            colour, _ = LOOKS.get(run.fields["router.name"], (BLACK, "-"))
-            over = minus(run, hards[run.name], _METRIC)
-            if over is None and run.config["router"]["name"] == "hard":
+    column = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
+    for axes, (steps, group) in zip(column, lengths, strict=True):
+        hards = PRESENTATION.references(group["run"])
+        over = intervals(minus(group, hards, _METRIC))
+        for place, (name, router) in enumerate(group["router.name"].items()):
+            colour, _ = LOOKS.get(router, (BLACK, "-"))
+            if hards[name] is None and router == "hard":
                 axes.plot(0.0, place, "o", color=colour, markerfacecolor="white")
-            elif over and over["mean"] is not None:
-                axes.errorbar(over["mean"], place, xerr=over["interval95"], color=colour, marker="o", capsize=3)
+            elif over[name]["mean"] is not None:
+                half = over[name]["interval95"]
+                axes.errorbar(over[name]["mean"], place, xerr=half, color=colour, marker="o", capsize=3)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
-        axes.set_yticks(range(len(group)), PRESENTATION.labels(group))
+        axes.set_yticks(range(len(group)), PRESENTATION.labels(group["run"]))
         axes.set_ylim(len(group) - 0.5, -0.5)
         itself = axes.secondary_yaxis("right")
-        itself.set_yticks(range(len(group)), [f"{markdown.plus_minus(run.end(_METRIC))} %" for run in group])
+        itself.set_yticks(range(len(group)), markdown.cells(final(group["run"], _METRIC)) + " %")
         itself.tick_params(length=0)
         axes.set_title(f"after {steps} steps; right: precision-at-1", loc="left")
     column[-1].set_xlabel("test precision-at-1 minus that of the hard router, points")
-    figure.suptitle(_title(final[0]), fontsize=10)
+    figure.suptitle(_title(runs["run"].iloc[0]), fontsize=10)
     return figure
 
 
@@ -254,35 +255,34 @@ def precision(results: Path) -> Finding | None:
 
     On ImageNet's features, if there are such results.
     """
-    final = final_runs(load(results / ON_TOKENS) or load(results / "vmoe"))
-    hards = PRESENTATION.references(final)
-    papers = [
-        run for run in final if run.config["router"]["name"] == "relaxed" and run.config["router"]["dykstra"] == 10
-    ]
-    if not papers:
-        return None
-    run = max(papers, key=lambda run: run.config["steps"])  # the first of equals
-    difference = minus(run, hards[run.name], _METRIC)
-    told = f"both tuned, {run.config['steps']:,} steps: precision {in_words(difference)}"
-    verdict = Verdict(finding.of_sign(finding.sign(difference)), told)
-    is_stand_in = _is_stand_in(run)
-    on = finding.STAND_IN if is_stand_in else finding.PAPERS_TASK
-    return where_possible(verdict, on, as_in_paper=not is_stand_in)
+    found = (final_runs(load(results / name)) for name in (ON_TOKENS, "vmoe"))
+    for runs in (runs for runs in found if len(runs)):
+        papers = runs["run"][(runs["router.name"] == "relaxed") & (runs["router.dykstra"] == 10)]
+        if papers.empty:
+            return None
+        run = papers[runs["steps"][papers.index].idxmax()]
+        hard = PRESENTATION.references(runs["run"])[run.name]
+        told = f"both tuned, {run.config['steps']:,} steps: precision {{}}"
+        verdict = judged(difference(run, hard, _METRIC) if hard else None, told)
+        on = finding.STAND_IN if _is_stand_in(run) else finding.PAPERS_TASK
+        return where_possible(verdict, on, as_in_paper=not _is_stand_in(run))
+    return None
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the tables of the pages, of the shortest runs on test, by the names of their blocks."""
-    made, off_pages = {}, {*_ROUTING, "stability, %", "stability minus hard"}
+    made, off_pages = {}, [*_ROUTING, "stability, %", "stability minus hard"]
     for name in (ON_TOKENS, "vmoe"):
-        for steps, final in list(_by_length(final_runs(load(results / name))).items())[:1]:
-            rows = [{name: row[name] for name in row if name not in off_pages} for row in test_rows(final)]
+        if len(runs := final_runs(load(results / name))):
+            steps = runs["steps"].min()
+            rows = test_rows(runs[runs["steps"] == steps]).drop(columns=off_pages)
             made[f"{name}, {steps} steps"] = markdown.table(rows, text=1)[:-1]
     return made | _neighbours(results / ON_TOKENS / "batches")
 
 
 def _neighbours(directory: Path) -> dict[str, list[str]]:
     """Returns the tables of the records of `batches.py`: precision by batch, tokens alone, and loads."""
-    tables: dict[str, list[markdown.Cells]] = {"precision by batch": [], "tokens alone": [], "loads by batch": []}
+    tables: dict[str, list[dict[str, str]]] = {"precision by batch": [], "tokens alone": [], "loads by batch": []}
     precision, alone, loads = tables.values()
     for path in sorted(directory.glob("*.json")):
         run = read_object(path, "make it again")["run"]
@@ -300,7 +300,9 @@ def _neighbours(directory: Path) -> dict[str, list[str]]:
             if size == trained or (way == "alone" and size == max(batches)):
                 cells = {"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}"}
                 loads.append(cells | {column: _cell(row[field]) for field, column in _LOADS.items()})
-    return {f"{ON_TOKENS}, {name}": markdown.table(rows, text=1)[:-1] for name, rows in tables.items() if rows}
+    return {
+        f"{ON_TOKENS}, {name}": markdown.table(pd.DataFrame(rows), text=1)[:-1] for name, rows in tables.items() if rows
+    }
 
 
 def _cell(per_seed: list[float | None]) -> str:

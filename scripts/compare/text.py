@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from experiments.core.errors import UsageError, printable
 from experiments.core.record.summary import interval
+from experiments.core.report.frame import difference
 from experiments.core.report.markdown import plus_minus, signed
-from experiments.core.report.paired import difference
 from experiments.core.report.results import Run
 from scripts.compare.contents import metrics_of
 from scripts.compare.groups import Group

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.core.record.summary import interval
-from experiments.core.report.paired import difference
+from experiments.core.report.frame import difference
 from experiments.core.report.results import Run
 from scripts.demo.parts import Part
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from experiments.core.report import results
+from experiments.core.report.frame import difference
 from experiments.core.report.markdown import grid, plus_minus, signed
-from experiments.core.report.paired import difference
 from experiments.core.suite import plan
 
 

@@ -1,10 +1,10 @@
 """Findings: our two answers to a claim of the paper, each from one comparison, by one rule."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+from experiments.core.report.frame import Numbers
 from experiments.core.report.markdown import plus_minus
 
-Numbers = dict[str, Any]
 Answer = Literal["holds", "does not hold", "not shown", "not possible here"]
 
 PAPERS_TASK, STAND_IN = "paper's task", "stand-in"  # values of `Finding.on`
@@ -70,3 +70,9 @@ def in_words(difference: Numbers | None) -> str:
     """Writes a difference as `8.72 ± 4.82 higher`."""
     shown = plus_minus(difference, signed=True)
     return f"{shown.lstrip('+-')} {'lower' if shown.startswith('-') else 'higher'}"
+
+
+def judged(difference: Numbers | None, told: str, *, lower: bool = False) -> Verdict:
+    """Returns the verdict on a claim that a difference is above 0, or below with `lower`; `told` has a {} for it."""
+    side = sign(difference)
+    return Verdict(of_sign(-side if lower else side), told.format(in_words(difference)))

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import read_object, write_atomically
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run
 from experiments.core.report.style import STYLE, save
 
 DOC = "Makes the table and the figures of finished runs."
-Tables = Callable[[list[Run], frozenset[str]], list[str]]
-Figures = Callable[[list[Run]], Mapping[str, Figure]]
+Tables = Callable[[pd.DataFrame, frozenset[str]], list[str]]
+Figures = Callable[[pd.DataFrame], Mapping[str, Figure]]
 
 
 def make(presentation: Presentation, tables: Tables, figures: Figures, directory: Path) -> list[Path]:
@@ -34,7 +34,7 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
       The paths of the files written.
     """
     runs, problems = presentation.load(directory)
-    lines = tables(runs, chosen(directory)) if runs else []
+    lines = tables(runs, chosen(directory)) if len(runs) else []
     if problems:
         lines += ["### Not in the tables", "", *(f"- `{problem.name}`: {problem.reason}" for problem in problems), ""]
     text = "\n".join(lines or ["No runs.", ""])
@@ -42,7 +42,7 @@ def make(presentation: Presentation, tables: Tables, figures: Figures, directory
     write_atomically(directory / "table.md", text)
     written = [directory / "table.md"]
     with mpl.rc_context(STYLE):
-        for name, figure in figures(runs).items() if runs else ():
+        for name, figure in figures(runs).items() if len(runs) else ():
             written.append(save(figure, directory / "figures" / f"{name}.png"))
     print(f"{len(written)} files: {written[0]}, {directory / 'figures'}")
     return written

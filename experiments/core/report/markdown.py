@@ -1,15 +1,12 @@
 """Tables in Markdown: cells, columns of runs, and the lines of a table."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.core.record.summary import interval
-from experiments.core.report.paired import ExampleMetric, Metric, detectable, half_width_over_examples, minus
-from experiments.core.report.results import Run
+import numpy as np
+import pandas as pd
 
-Numbers = dict[str, Any]  # an interval (`summary.interval`)
-Cells = dict[str, str]  # a row: its cells by the names of the columns
-Columns = dict[str, Callable[[Run], str]]  # by the name of a column, the function that writes the cell of a run
+from experiments.core.report.frame import Numbers, detectable, intervals
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
@@ -24,6 +21,17 @@ def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = Fals
 def signed(value: Numbers | None) -> str:
     """Writes a difference with its sign, as `+0.43 ± 0.71`; `-` if there is none."""
     return plus_minus(value, signed=True)
+
+
+def cells(values: pd.DataFrame, *, signed: bool = False) -> "pd.Series[str]":
+    """Returns a column: the interval over seeds of each row of a metric."""
+    return intervals(values).map(lambda value: plus_minus(value, signed=signed))
+
+
+def detectable_cells(differences: pd.DataFrame) -> "pd.Series[str]":
+    """Returns a column: the true difference that 80 % of such experiments would find (`frame.detectable`)."""
+    found = intervals(differences).map(detectable)
+    return found.map(lambda value: "-" if value is None or np.isnan(value) else f"{value:.2f}")
 
 
 def number(value: float) -> str:
@@ -49,88 +57,41 @@ def line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def table(rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
+def rows(runs: pd.DataFrame, columns: Mapping[str, Any], chosen: Collection[str] | None = None) -> pd.DataFrame:
+    """Returns a table of runs: these columns, and the numbers of seeds and of diverged seeds; `-` where there is none.
+
+    For candidates, `chosen` names those that won, and a last column marks them.
+    """
+    made = pd.DataFrame(dict(columns), runs.index).fillna("-")
+    seeds, diverged = runs["seeds"].astype(str), runs["diverged"].astype(str)
+    if chosen is None:
+        return made.assign(seeds=seeds, diverged=diverged)
+    marks = ["chosen" if name in chosen else "" for name in runs.index]
+    return made.assign(diverged=diverged + " of " + seeds, choice=marks)
+
+
+def table(rows: pd.DataFrame, *, text: int = 2) -> list[str]:
     """Returns the lines of a table; a column that never varies becomes a sentence below it, unless it is the first.
 
     Args:
-      rows: cells by column; all rows have the same columns. Without rows there are no lines.
+      rows: cells by column. Without rows there are no lines.
       text: how many of the first columns hold text.
     """
-    if not rows:
+    if rows.empty:
         return []
-    columns = list(rows[0])
-    same = [name for name in columns[1:] if len(rows) > 1 and len({row[name] for row in rows}) == 1]
-    shown = [name for name in columns if name not in same]
-    left = sum(name not in same for name in columns[:text])
-    lines = grid(shown, [[row[name] for name in shown] for row in rows], text=left)
-    constant = [f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("", "-")]
-    return [*lines, *(["", f"In every row: {', '.join(constant)}."] if constant else []), ""]
+    same = [name for name in rows.columns[1:] if len(rows) > 1 and rows[name].nunique() == 1]
+    shown = rows.drop(columns=same)
+    left = sum(name not in same for name in rows.columns[:text])
+    constant = [f"{name} {value}" for name, value in rows[same].iloc[0].items() if value not in ("", "-")]
+    said = ["", f"In every row: {', '.join(constant)}."] if constant else []
+    return [*grid(list(shown), shown.to_numpy().tolist(), text=left), *said, ""]
 
 
-def pivot(name: str, cells: Iterable[tuple[str, str, str]]) -> list[Cells]:
-    """Arranges cells, given as (row, column, text), in rows; `name` heads the column with the names of the rows."""
-    found = {(row, column): cell for row, column, cell in cells}
-    rows, columns = (dict.fromkeys(key[part] for key in found) for part in (0, 1))
-    return [{name: row} | {column: found.get((row, column), "-") for column in columns} for row in rows]
-
-
-def section(title: str, rows: Sequence[Mapping[str, str]], *, text: int = 2) -> list[str]:
+def section(title: str, rows: pd.DataFrame, *, text: int = 2) -> list[str]:
     """Returns the lines of a table under its title."""
     return [f"### {title}", "", *table(rows, text=text)]
 
 
-def value(metric: Metric, *, scale: float = 1.0) -> Callable[[Run], str]:
-    """Returns a column with a metric at the end and its interval; `-` for runs without the metric."""
-    if isinstance(metric, str):
-        return lambda run: plus_minus(run.end(metric), scale=scale)
-    return lambda run: plus_minus(interval(metric(run)), scale=scale)
-
-
-def minus_reference(
-    references: Mapping[str, Run | None], metric: Metric, *, per_example: ExampleMetric | None = None
-) -> Callable[[Run], str]:
-    """Returns a column with a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`.
-
-    Args:
-      references: the references, by the names of the runs.
-      metric: the metric of both.
-      per_example: its values by example. With them the half width of the interval over examples follows after a stroke,
-        where runs have kept their examples.
-    """
-
-    def cell(run: Run) -> str:
-        reference = references.get(run.name)
-        found = minus(run, reference, metric)
-        if found and reference and per_example:
-            half = half_width_over_examples(run, reference, metric, per_example)
-            return signed(found) if half is None else f"{signed(found)} / {half:.2f}"
-        return signed(found)
-
-    return cell
-
-
-def detectable_difference(references: Mapping[str, Run | None], metric: Metric) -> Callable[[Run], str]:
-    """Returns a column with the true difference that 80 % of such experiments would find (`paired.detectable`)."""
-
-    def cell(run: Run) -> str:
-        found = detectable(minus(run, references.get(run.name), metric))
-        return "-" if found is None else f"{found:.2f}"
-
-    return cell
-
-
-def rows(
-    first: Iterable[Cells], runs: Sequence[Run], columns: Columns, chosen: Collection[str] | None = None
-) -> list[Cells]:
-    """Returns the rows of runs: their `first` cells, the columns, and the numbers of seeds and of diverged seeds.
-
-    For candidates, `chosen` names those that won, and a last column marks them.
-    """
-    made = []
-    for cells, run in zip(first, runs, strict=True):
-        seeds, diverged = str(len(run.summary["seeds"])), str(run.summary["diverged"])
-        ends = {"seeds": seeds, "diverged": diverged}
-        if chosen is not None:
-            ends = {"diverged": f"{diverged} of {seeds}", "choice": "chosen" if run.name in chosen else ""}
-        made.append(cells | {name: cell(run) for name, cell in columns.items()} | ends)
-    return made
+def pivot(name: str, cells: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """Arranges cells, by row and column, in a table; `name` heads the column with the names of the rows."""
+    return pd.Series(cells, dtype=object).unstack(fill_value="-", sort=False).rename_axis(name).reset_index()

@@ -8,10 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from experiments.core.config import COMPUTED_HOW
 from experiments.core.errors import printable
 from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
+from experiments.core.report.frame import frame
 from experiments.core.report.markdown import number, p_name
 from experiments.core.report.results import Problem, Run, grouped
 
@@ -47,6 +50,7 @@ class Presentation:
       method: names the method of a run, given the fields of its config.
       baseline: the method that others are compared with, by its name in the config.
       order: returns the place of a run in tables and figures.
+      columns: returns what a report groups runs by, beside their fields, as columns of their frame.
       setting: fields besides those of `kinds` that belong to a method, such as what validation chose for it.
       always: fields that labels give wherever a run reads them, even if all runs have the same value.
       names: the names of fields in labels; any other field goes by the last part of its dotted name.
@@ -58,18 +62,19 @@ class Presentation:
     method: Callable[[Fields], str]
     baseline: str
     order: Callable[[Run], Any] = lambda run: run.name
+    columns: Callable[[Run], dict[str, Any]] = lambda run: {}
     setting: Collection[str] = ()
     always: Collection[str] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     distance: Callable[[Fields, Fields], Any] = lambda fields, of_baseline: 0
 
-    def load(self, directory: Path) -> tuple[list[Run], list[Problem]]:
+    def load(self, directory: Path) -> tuple[pd.DataFrame, list[Problem]]:
         """Returns the finished runs of the experiment below `directory`, in order, and all others as problems."""
         runs, problems = results.load(directory)
         reasons = {run.name: self.why_not_shown(run) for run in runs}
         problems += [Problem(name, reason) for name, reason in reasons.items() if reason]
         shown = sorted((run for run in runs if not reasons[run.name]), key=self.order)
-        return shown, sorted(problems, key=lambda problem: problem.name)
+        return frame(shown, self.columns), sorted(problems, key=lambda problem: problem.name)
 
     def why_not_shown(self, run: Run) -> str:
         """Returns the reason why a run cannot be shown; empty if it can."""

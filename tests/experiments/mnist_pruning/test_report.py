@@ -20,14 +20,10 @@ def loaded(directory):
     return runs
 
 
-def by_run(section, rows):
-    return {run.name: row for run, row in zip(section, rows, strict=True)}
-
-
 def in_paper(directory):
     """The cells of the first table of tests, by run."""
     section = next(iter(sections(loaded(directory), "test").values()))
-    return by_run(section, report.paper_rows(section, section))
+    return report.paper_rows(section, section).T
 
 
 def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):

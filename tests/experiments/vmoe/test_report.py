@@ -35,7 +35,7 @@ def test_the_figure_has_differences_with_intervals(tmp_path):
     write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
     write_vmoe(tmp_path / "lost", [[1.0] * 3, [None] * 3], "small,router=token_choice")
     with mpl.rc_context(STYLE):
-        (axes,) = report.figure7(report.final_runs(report.PRESENTATION.load(tmp_path)[0])).axes
+        (axes,) = report.figures(report.PRESENTATION.load(tmp_path)[0])["figure7"].axes
     (bars,) = axes.containers  # the hard router is at 0, and what is lost has no place
     points, _, (interval,) = bars.lines
     np.testing.assert_allclose(np.array(points.get_xdata(), float), [2.0])

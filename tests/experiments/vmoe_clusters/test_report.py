@@ -18,9 +18,8 @@ def test_the_figure_is_of_the_numbers(tmp_path):
     write_clusters(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])
     write_clusters(tmp_path / "c", "relaxed", [4.0, 4.0, 7.0], [[10.0] * 3, [60.0, 75.0, 80.0], [75.0] * 3])
     write_clusters(tmp_path / "d", "relaxed", [9.0] * 3, [[10.0] * 3] * 2, split="validation")
-    final = report.of_split(report.PRESENTATION.load(tmp_path)[0], "test")
     with mpl.rc_context(STYLE):
-        axes = report.excess(final).axes
+        axes = report.figures(report.PRESENTATION.load(tmp_path)[0])["excess"].axes
     drawn = [[bars.lines[0].get_ydata().tolist() for bars in one.containers] for one in axes]
     assert drawn == [[[5.0], [3.0]], [[-2.0]]]  # hard and relaxed over the best; relaxed over hard
 

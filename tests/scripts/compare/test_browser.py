@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from experiments.core.record.workdir import Workdir
-from experiments.core.report.paired import difference
+from experiments.core.report.frame import difference
 from experiments.core.report.results import load
 from scripts.compare.__main__ import main
 from scripts.compare.workdirs import RESULTS

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from experiments.core.record.workdir import Workdir
-from experiments.core.report.paired import difference
+from experiments.core.report.frame import difference
 from experiments.core.report.results import load
 from scripts.compare import contents as contents_lib
 from scripts.compare.__main__ import main

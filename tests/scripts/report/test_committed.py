@@ -68,7 +68,7 @@ def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(nam
     experiment, preset = PRESETS[name]
     suite = find(f"experiments.{experiment}.suite")
     choices = json.loads((RESULTS / name / "choices.json").read_text())
-    committed = {run.name: as_today(run.config) for run in loaded(name)[1]}
+    committed = {run.name: as_today(run.config) for run in loaded(name)[1]["run"]}
     made = {}
     for run in suite.presets[preset]():
         setting = dict(choices[run.best_of]["setting"] if run.best_of else {}) | dict(run.setting)

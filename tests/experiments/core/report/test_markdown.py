@@ -1,5 +1,7 @@
 """Cells and tables."""
 
+import pandas as pd
+
 from experiments.core.report.markdown import plus_minus, signed, table
 
 VALUE = {"per_seed": [1.0, 2.0], "mean": 1.5, "interval95": 6.353}
@@ -13,7 +15,7 @@ def test_cells():
 
 
 def test_columns_that_never_vary_are_told_below_the_table():
-    cells = [{"method": method, "setting": "x", "error": error, "seeds": "5"} for method, error in ("a1", "b2")]
+    cells = pd.DataFrame({"method": ["a", "b"], "setting": "x", "error": ["1", "2"], "seeds": "5"})
     assert table(cells) == [
         "| method | error |",
         "| --- | ---: |",

@@ -119,8 +119,8 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
 def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
     write_steps(tmp_path / "other")
     write_workdir(tmp_path / "hard", [[90.0, 90.0], [7.0, 8.0]], method="hard")
-    (run,), (problem,) = report.PRESENTATION.load(tmp_path)
-    assert run.name == "hard"
+    runs, (problem,) = report.PRESENTATION.load(tmp_path)
+    assert list(runs.index) == ["hard"]
     assert (problem.name, problem.reason) == ("other", "not a run of mnist_pruning")
     report.make(tmp_path)
     assert "`other`: not a run of mnist_pruning" in (tmp_path / "table.md").read_text()
