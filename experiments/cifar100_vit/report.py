@@ -19,6 +19,7 @@ from experiments.cifar100_vit import RANK
 from experiments.cifar100_vit.losses import KINDS, LOSSES, SMOOTHING
 from experiments.core import console
 from experiments.core.kinds import Fields
+from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, judged
 from experiments.core.report.frame import difference, final, frame, intervals, minus
@@ -216,13 +217,13 @@ def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
 def _accuracies(runs: pd.DataFrame, metric: str, paired: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the columns of a table, with those that are `paired` before the mean over k."""
-    cells = {f"top-{k}": markdown.cells(final(runs["run"], f"{metric}/{k}")) for k in SHOWN_K}
+    cells = {f"top-{k}": markdown.value(runs, f"{metric}/{k}") for k in SHOWN_K}
     mean = {"mean of top-1 to 10": markdown.cells(_mean_accuracy(runs))}
     return {"loss": runs["label"], "setting": runs["setting"], **cells, **paired, **mean}
 
 
 def _mean_accuracy(runs: pd.DataFrame) -> pd.DataFrame:
-    return 100 - final(runs["run"], "mean_topk_error")
+    return 100 - final(runs, "mean_topk_error")
 
 
 def _over_images(run: Run, reference: Run | None, k: int) -> str:
@@ -281,7 +282,7 @@ def figure6(runs: pd.DataFrame) -> Figure:
     for _, run in runs.iterrows():
         ks = sorted(map(int, run["run"].summary["final"]["test_accuracy"]))
         metrics, reference = [f"test_accuracy/{k}" for k in ks], references[run["run"].name]
-        values = [run["run"].end(metric) for metric in metrics]
+        values = [interval(run["run"].final(metric)) for metric in metrics]
         curve(accuracy, ks, values, run["look"], label=f"{run['label']} ({run['setting']})", **_LINE)
         if reference is not None:
             curve(paired, ks, [difference(run["run"], reference, metric) for metric in metrics], run["look"], **_LINE)
@@ -308,7 +309,7 @@ def by_rate(runs: pd.DataFrame) -> Figure:
             lam = max(by_lam.index, key=lambda one: tuple(by_lam.loc[one]))
             shown = members[members["lam"] == lam]
             named = label if len(by_lam) == 1 else f"{label}, lam = {markdown.number(lam)}"
-            means = final(shown["run"], f"valid_accuracy/{k}").mean(axis=1)
+            means = final(shown, f"valid_accuracy/{k}").mean(axis=1)
             axes.plot(
                 shown["rate"], means, shown["look"].iloc[0][1], color=shown["look"].iloc[0][0], label=named, **_LINE
             )
@@ -321,7 +322,7 @@ def by_rate(runs: pd.DataFrame) -> Figure:
 
 def _map(runs: pd.DataFrame) -> pd.DataFrame | None:
     """Returns the top-3 accuracy by lam and rate; None if a loss was not tried at each of several with each other."""
-    means = runs.assign(mean=final(runs["run"], "valid_accuracy/3").mean(axis=1))
+    means = runs.assign(mean=final(runs, "valid_accuracy/3").mean(axis=1))
     found = means.pivot_table("mean", "lam", "rate", aggfunc="first", dropna=False)
     return found if min(found.shape) > 1 and len(runs) == found.size else None
 

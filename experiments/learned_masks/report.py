@@ -65,8 +65,8 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     if len(tried):
         cells = {
             "mask": PRESENTATION.labels(tried["run"]),
-            "accuracy, %": markdown.cells(final(tried["run"], "valid_accuracy")),
-            "loss": markdown.cells(final(tried["run"], "valid_loss")),
+            "accuracy, %": markdown.value(tried, "valid_accuracy"),
+            "loss": markdown.value(tried, "valid_loss"),
         }
         lines += markdown.section("Validation", markdown.rows(tried, cells, chosen), text=1)
     return lines
@@ -75,7 +75,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
 def _on_test(runs: pd.DataFrame) -> list[str]:
     """Returns a sentence on what is left of the gain, and a table for each budget, whose first row has no mask."""
     cells: dict[str, Any] = {"": runs["mask.method"].map(NAMES)}
-    cells |= {name: markdown.cells(final(runs["run"], metric)) for name, metric in _COLUMNS.items()}
+    cells |= {name: markdown.value(runs, metric) for name, metric in _COLUMNS.items()}
     over = minus(runs, PRESENTATION.references(runs["run"]), _HEAD)
     cells["minus edge-popup"] = markdown.cells(over, signed=True).where(runs["seeds"] > 1, "-")
     rows = pd.DataFrame(cells)
@@ -90,12 +90,10 @@ def _what_is_left(runs: pd.DataFrame) -> list[str]:
     """Returns a sentence on the gain of the hard mask of scores over no mask, in all columns, if they are there."""
     masked = runs[(runs["mask.method"] == "learned") & (runs["mask.pattern"] == "fifth")]
     whole = runs[runs["mask.method"] == "dense"]
-    if masked.empty or not masked["run"].iloc[0].has(_HEAD):
+    if masked.empty or _HEAD not in masked["run"].iloc[0].finals:
         return []
     # No mask is one number, without a seed.
-    gains = (
-        final(masked["run"], name) - final(whole["run"], name).iloc[0].dropna().iloc[0] for name in _METRICS.values()
-    )
+    gains = (final(masked, name) - final(whole, name).iloc[0].dropna().iloc[0] for name in _METRICS.values())
     as_it_is, norms, head = (markdown.cells(gain, signed=True).iloc[0] for gain in gains)
     return [
         f"**With {_PATTERN['fifth']} kept, the accuracy of the hard mask of scores minus that of no mask is {as_it_is} "

@@ -195,13 +195,9 @@ def dense_at_best(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return at_best[(at_best["task"] == section["task"].iloc[0]) & (at_best["method"] == "dense")][:1]
 
 
-def _errors(runs: pd.DataFrame) -> pd.DataFrame:
+def _error(run: Run) -> list[list[float | None]]:
     """Returns by seed the errors of the largest weights alone, for the dense network that of all."""
-    return final(runs["run"], _error)
-
-
-def _error(run: Run) -> list[float | None]:
-    return run.final("test_error" if run.config["method"] == "dense" else "hardened_error")
+    return [run.final("test_error" if run.config["method"] == "dense" else "hardened_error")]
 
 
 def epochs_to_hard(run: Run, hard: Run) -> "pd.Series[float]":
@@ -269,13 +265,13 @@ def paper_rows(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
             return "-"
         found = epochs_to_hard(run, other)
         there = found.count()
-        return markdown.plus_minus(over_seeds(found)) if there == len(found) else f"in {there} of {len(found)} seeds"
+        return markdown.cell(found) if there == len(found) else f"in {there} of {len(found)} seeds"
 
     cells = {
-        "test error, %": markdown.cells(final(section["run"], "test_error")),
-        "minus hard": markdown.cells(minus(section, hard, "test_error"), signed=True),
-        "density in training, %": markdown.cells(100 * final(section["run"], "train_density")),
-        "hardened error, %": markdown.cells(final(section["run"], "hardened_error")),
+        "test error, %": markdown.value(section, "test_error"),
+        "minus hard": markdown.minus_reference(section, hard, "test_error"),
+        "density in training, %": markdown.cells(100 * final(section, "train_density")),
+        "hardened error, %": markdown.value(section, "hardened_error"),
         "hardened epochs to it": section["run"].map(epochs),
     }
     return markdown.rows(section, _named(section, sweep) | cells)
@@ -284,14 +280,14 @@ def paper_rows(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
 def _tried(section: pd.DataFrame, chosen: frozenset[str]) -> pd.DataFrame:
     """Returns the rows of candidates; the hardened error chooses, for the dense network its own."""
     metrics = {"validation error, %": "valid_error", "hardened, %": "hardened_error"}
-    cells = {name: markdown.cells(final(section["run"], metric)) for name, metric in metrics.items()}
+    cells = {name: markdown.value(section, metric) for name, metric in metrics.items()}
     return markdown.rows(section, _named(section, section) | cells, chosen)
 
 
 def best_rows(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of methods at their best: the dense network, then a section of `sections_at_best`."""
     shown = pd.concat([dense_at_best(section, runs), section])
-    errors = _errors(shown)
+    errors = final(shown, _error)
     cells = _named(shown, _at_best(runs, "validation")) | {
         "test error, %": markdown.cells(errors),
         "median": errors.median(axis=1).map("{:.2f}".format),
@@ -307,7 +303,7 @@ def best_rows(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _lost(runs: pd.DataFrame) -> "pd.Series[int]":
     """Returns how many seeds diverged, or err in more than half of the images and twice as often as usual."""
-    errors = _errors(runs)
+    errors = final(runs, _error)
     return runs["seeds"] - errors.le(np.fmax(50.0, 2 * errors.median(axis=1)), axis="index").sum(axis=1)
 
 
@@ -321,9 +317,9 @@ def _why_rows(why: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "what is open": relaxed["open"].replace("", "as elsewhere"),
         "p": relaxed["p"].map(markdown.p_name),
         "hard top-k, %": markdown.cells(final(hards, "test_error")),
-        "relaxed, %": markdown.cells(final(relaxed["run"], "test_error")),
-        "minus hard": markdown.cells(minus(relaxed, hard, "test_error"), signed=True),
-        "density in training, %": markdown.cells(100 * final(relaxed["run"], "train_density")),
+        "relaxed, %": markdown.value(relaxed, "test_error"),
+        "minus hard": markdown.minus_reference(relaxed, hard, "test_error"),
+        "density in training, %": markdown.cells(100 * final(relaxed, "train_density")),
     }
     return markdown.rows(relaxed, cells)
 
@@ -368,8 +364,8 @@ def _by_seed(section: pd.DataFrame) -> pd.DataFrame:
 
     cells = {
         "method": shown["called_with_p"],
-        "test error, %": markdown.cells(final(shown["run"], "test_error")),
-        "median": final(shown["run"], "test_error").median(axis=1).map("{:.2f}".format),
+        "test error, %": markdown.value(shown, "test_error"),
+        "median": final(shown, "test_error").median(axis=1).map("{:.2f}".format),
         "minus hard": markdown.cells(over, signed=True),
         "higher in": [
             "-" if hard[name] is None else "{} of {}, p = {:.2g}".format(*sign_test(row))
@@ -389,7 +385,7 @@ def _by_density(runs: pd.DataFrame) -> list[str]:
     for (_, budget, given_up), section in sorted(sections_at_best(runs).items(), key=lambda one: one[0][1] == 0):
         shown = section if budget == 0 else section[section["density"] == _PAPERS]
         column = f"{-100 * given_up:g} %{'' if budget == 0 else ' of each matrix'}"
-        errors = _errors(shown)
+        errors = final(shown, _error)
         told = zip(shown["called_with_p"], markdown.cells(errors), errors.median(axis=1), _lost(shown), strict=True)
         for (name, cell, median, lost), seeds in zip(told, shown["seeds"], strict=True):
             found[name, column] = f"median {median:.2f}, {lost} of {seeds} lost" if lost else cell
@@ -494,7 +490,7 @@ def error_against_density(pruned: pd.DataFrame, runs: pd.DataFrame) -> Figure:
         shown["dense"] = axes.axhline(error["mean"], color=GREY, linewidth=1.5)
     for i, (name, members) in enumerate(pruned[main].groupby("called_with_p", sort=False)):
         x = [100 * density * 1.02 ** (i - 2) for density in members["density"]]
-        errors = intervals(final(members["run"], "hardened_error"))
+        errors = intervals(final(members, "hardened_error"))
         marker = {"marker": _MARKERS[i % 5], "markersize": 5, "linewidth": 1.5}
         shown[name] = bars(axes, x, list(errors), members["look"].iloc[0], **marker)
     if pruned["task"].iloc[0] == LENET:
@@ -515,7 +511,7 @@ def _best_p(pruned: pd.DataFrame, runs: pd.DataFrame) -> float | None:
     annealed, tried = pruned[pruned["annealed"]], _at_best(runs, "validation")
     same = (tried[["task", "budget"]] == pruned[["task", "budget"]].iloc[0]).all(axis=1)
     rivals = tried[same & tried["annealed"] & tried["p"].isin(annealed["p"])]
-    errors = final(rivals["run"], "hardened_error").mean(axis=1).dropna()
+    errors = final(rivals, "hardened_error").mean(axis=1).dropna()
     if len(errors):
         return rivals.loc[errors.idxmin(), "p"]
     return annealed["p"].iloc[0] if len(annealed) else None
@@ -587,8 +583,8 @@ def density(results: Path, margin: float) -> Finding | None:
     """Judges whether the share of weights that are not 0 at the end is 10 %, to a margin in points."""
 
     def judge(ours: Run, hard: Run, how: str) -> Verdict:
-        share = ours.end("train_density")
-        is_a_tenth = share is not None and abs(100 * _mean_or_inf(share) - 100 * _PAPERS) <= margin
+        share = interval(ours.final("train_density"))
+        is_a_tenth = abs(100 * _mean_or_inf(share) - 100 * _PAPERS) <= margin
         return Verdict(finding.of_fact(is_a_tenth), f"{how}: {markdown.plus_minus(share, scale=100)} %")
 
     return _finding(results, "hard", judge)

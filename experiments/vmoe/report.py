@@ -5,11 +5,9 @@ length of training.
 """
 
 import functools
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -18,10 +16,9 @@ from experiments.core.config import leaves
 from experiments.core.errors import printable
 from experiments.core.kinds import Fields
 from experiments.core.record.files import read_object
-from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, judged, where_possible
-from experiments.core.report.frame import difference, final, frame, intervals, minus
+from experiments.core.report.frame import difference, frame, intervals, minus
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run, pooled
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
@@ -52,14 +49,18 @@ LOOKS: dict[str, Look] = {
 _METRIC = "test_precision_at_1"
 # Columns with metrics of the routing, means over the layers of experts.
 _ROUTING = {
-    "dropped mass, %": "dropped_mass",
-    "tokens of an expert": "support",
-    "tokens with an expert, %": "served_by_1",
+    "dropped mass, %": "test_router/*/dropped_mass",
+    "tokens of an expert": "test_router/*/support",
+    "tokens with an expert, %": "test_router/*/served_by_1",
 }
 # The ways of evaluation in the records of `batches.py`, and the columns of their loads.
 _WAYS = {"batch": "in batches", "alone": "alone"}
-_LOADS = {"tokens": "tokens of an expert", "variation": "variation"}
-_LOADS |= {"without": "without expert, %", "dropped": "dropped, %"}
+_LOADS = {
+    "tokens": "tokens of an expert",
+    "variation": "variation",
+    "without": "without expert, %",
+    "dropped": "dropped, %",
+}
 _DEFINITIONS = """
 Logits or gates: what the tokens compete by, before or after the softmax over the experts. Mean ± half width of the 95 %
 t-interval over seeds; differences are paired by seed. *Minus hard*: routers with lam minus the hard one of their score,
@@ -136,7 +137,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
         for steps, group in on_test.groupby("steps"):
             lines += markdown.section(f"Test after {steps} steps", test_rows(group), text=1)
     for steps, group in runs[runs["split"] == "validation"].groupby("steps"):
-        cells = {"precision-at-1, %": markdown.cells(final(group["run"], "valid_precision_at_1"))}
+        cells = {"precision-at-1, %": markdown.value(group, "valid_precision_at_1")}
         rows = markdown.rows(group, router_cells(PRESENTATION, group) | cells, chosen)
         lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
@@ -163,51 +164,32 @@ def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of runs on test: precision, differences from the hard router, and what the routers do."""
     hards = PRESENTATION.references(runs["run"])
     over = minus(runs, hards, _METRIC)
-    routing = {name: final(runs["run"], functools.partial(_routing, metric)) for name, metric in _ROUTING.items()}
     cells = {
-        "precision-at-1, %": markdown.cells(final(runs["run"], _METRIC)),
+        "precision-at-1, %": markdown.value(runs, _METRIC),
         "minus hard": markdown.cells(over, signed=True),
         "detectable": markdown.detectable_cells(over),
-        **{name: markdown.cells(values) for name, values in routing.items()},
-        "stability, %": markdown.cells(final(runs["run"], _stability)),
-        "stability minus hard": markdown.cells(minus(runs, hards, _stability), signed=True),
+        **{name: markdown.value(runs, metric) for name, metric in _ROUTING.items()},
+        "stability, %": markdown.value(runs, _stability),
+        "stability minus hard": markdown.minus_reference(runs, hards, _stability),
     }
     return markdown.rows(runs, router_cells(PRESENTATION, runs) | cells)
 
 
-def _routing(metric: str, run: Run) -> list[float | None]:
-    """Returns a metric of the routing by seed, a mean over the layers; None where the router does not have it."""
-    layers = run.summary["final"].get("test_router", {}).values()
-    of_layers = [layer[metric]["per_seed"] for layer in layers if metric in layer]
-    return _over_layers(of_layers) or [None for _ in run.summary["seeds"]]
-
-
-def _over_layers(layers: Iterable[list[float | None]]) -> list[float | None]:
-    """Returns means over the layers of experts, by seed."""
-    return [None if None in seed else float(np.mean(np.array(seed, float))) for seed in zip(*layers, strict=True)]
-
-
-def _stability(run: Run) -> list[float | None]:
-    """Returns the mean stability over training, by seed; None where a run has none, or is joined and has no rows."""
-    if "test_stability" not in run.summary["final"] or not run.rows:
-        return [None for _ in run.summary["seeds"]]
-    return _over_layers([_over_layers(row["test_stability"].values()) for row in run.rows[1:]])  # the first has none
+def _stability(run: Run) -> list[list[float | None]]:
+    """Returns the stability by layer and row of metrics, of which the first has none; a joined run has no rows."""
+    return [layer for row in run.rows[1:] for layer in row.get("test_stability", {}).values()]
 
 
 def _is_stand_in(run: Run) -> bool:
     return run.config["model"]["variant"] not in ("S/32", "B/16")
 
 
-def _examples(run: Run) -> str:
-    """Names the examples that a run trains on: `cifar100`, or the features of it and their network."""
-    features, dataset = run.config.get("features"), printable(run.config["dataset"])
-    if not features:
-        return dataset
-    return f"ImageNet's features of {dataset} ({features['network']} at {features['size']} pixels, frozen)"
-
-
 def _title(run: Run) -> str:
-    return f"A stand-in for V-MoE S/32 on JFT-300M: {_examples(run)}" if _is_stand_in(run) else _examples(run)
+    """Names the examples that a run trains on: `cifar100`, or the features of it and their network."""
+    features, name = run.config.get("features"), printable(run.config["dataset"])
+    if features:
+        name = f"ImageNet's features of {name} ({features['network']} at {features['size']} pixels, frozen)"
+    return f"A stand-in for V-MoE S/32 on JFT-300M: {name}" if _is_stand_in(run) else name
 
 
 # The figure ----------------------------------------------------------------------------------------------------------
@@ -239,7 +221,7 @@ def figure7(runs: pd.DataFrame) -> Figure:
         axes.set_yticks(range(len(group)), PRESENTATION.labels(group["run"]))
         axes.set_ylim(len(group) - 0.5, -0.5)
         itself = axes.secondary_yaxis("right")
-        itself.set_yticks(range(len(group)), markdown.cells(final(group["run"], _METRIC)) + " %")
+        itself.set_yticks(range(len(group)), markdown.value(group, _METRIC) + " %")
         itself.tick_params(length=0)
         axes.set_title(f"after {steps} steps; right: precision-at-1", loc="left")
     column[-1].set_xlabel("test precision-at-1 minus that of the hard router, points")
@@ -288,25 +270,22 @@ def _neighbours(directory: Path) -> dict[str, list[str]]:
         run = read_object(path, "make it again")["run"]
         router, trained = method(dict(leaves(run["config"], prefix=""))), run["config"]["moe"]["group_images"]
         rows = {(row["way"], row["images"]): row for row in run["rows"]}
-        batches = {size: row["precision"] for (way, size), row in rows.items() if way == "batch"}
-        precision.append({"router": router} | {f"{size:,}": _cell(values) for size, values in batches.items()})
-        single = rows["alone", min(batches)]["precision"]
-        cells = {"router": router, "alone, %": _cell(single)}
-        for size in (min(batches), trained):
-            differences = [one - other for one, other in zip(single, batches[size], strict=True)]
-            cells[f"minus batches of {size}"] = markdown.signed(interval(differences))
-        alone.append(cells | {"changed by the batch, %": _cell(run["changed"])})
+        batches = pd.DataFrame(
+            {size: row["precision"] for (way, size), row in rows.items() if way == "batch"}, dtype=float
+        )
+        precision.append({"router": router} | {f"{size:,}": markdown.cell(values) for size, values in batches.items()})
+        least, most = batches.columns.min(), batches.columns.max()
+        single = pd.Series(rows["alone", least]["precision"], dtype=float)
+        over = {f"minus batches of {size}": single - batches[size] for size in (least, trained)}
+        over_cells = {name: markdown.cell(values, signed=True) for name, values in over.items()}
+        changed = {"changed by the batch, %": markdown.cell(run["changed"])}
+        alone.append({"router": router, "alone, %": markdown.cell(single), **over_cells, **changed})
         for (way, size), row in rows.items():
-            if size == trained or (way == "alone" and size == max(batches)):
-                cells = {"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}"}
-                loads.append(cells | {column: _cell(row[field]) for field, column in _LOADS.items()})
-    return {
-        f"{ON_TOKENS}, {name}": markdown.table(pd.DataFrame(rows), text=1)[:-1] for name, rows in tables.items() if rows
-    }
-
-
-def _cell(per_seed: list[float | None]) -> str:
-    return markdown.plus_minus(interval(per_seed))
+            if size == trained or (way == "alone" and size == most):
+                cells = {column: markdown.cell(row[field]) for field, column in _LOADS.items()}
+                loads.append({"router": f"{router}, {_WAYS[way]}", "images": f"{size:,}", **cells})
+    made = {f"{ON_TOKENS}, {name}": pd.DataFrame(rows) for name, rows in tables.items() if rows}
+    return {name: markdown.table(rows, text=1)[:-1] for name, rows in made.items()}
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

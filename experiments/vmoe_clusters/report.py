@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments.core import console
 from experiments.core.report import making, markdown
 from experiments.core.report.finding import Finding, judged
-from experiments.core.report.frame import final, intervals, minus
+from experiments.core.report.frame import intervals, minus
 from experiments.core.report.results import Run
 from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
@@ -80,13 +80,13 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     if len(on_test):
         lines += ["### Test: loss over that of the best assignment, %", *_DEFINITIONS.split("\n"), *_excesses(on_test)]
     for (steps, noise), group in on_test.groupby(["steps", "task.noise"]):
-        reachable = markdown.cells(final(group["run"], "test_reachable")).iloc[0]
+        reachable = markdown.value(group, "test_reachable").iloc[0]
         lines += [f"### Test at noise {noise:g}, {steps} steps", "", f"The true centres recover {reachable} %.", ""]
         lines += markdown.table(full_rows(group), text=1)
     if len(tried):
         cells = routers.router_cells(PRESENTATION, tried) | {
-            "loss, %": markdown.cells(final(tried["run"], "valid_loss")),
-            "recovered, %": markdown.cells(final(tried["run"], "valid_recovery")),
+            "loss, %": markdown.value(tried, "valid_loss"),
+            "recovered, %": markdown.value(tried, "valid_recovery"),
         }
         title = f"Validation: noise {tried['task.noise'].iloc[0]:g}"
         lines += markdown.section(title, markdown.rows(tried, cells, chosen), text=1)
@@ -118,13 +118,13 @@ def full_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
     over_hard = _minus(runs, "hard")
     cells = {
-        "loss, %": markdown.cells(final(runs["run"], "test_loss")),
+        "loss, %": markdown.value(runs, "test_loss"),
         "excess": markdown.cells(_minus(runs, BEST), signed=True),
         "minus hard": markdown.cells(over_hard, signed=True),
         "detectable": markdown.detectable_cells(over_hard),
-        "recovered, %": markdown.cells(final(runs["run"], "test_recovery")),
+        "recovered, %": markdown.value(runs, "test_recovery"),
         "steps to 90 %": runs["run"].map(steps),
-        "tokens of an expert": markdown.cells(final(runs["run"], "test_router/support")),
+        "tokens of an expert": markdown.value(runs, "test_router/support"),
     }
     return markdown.rows(runs, routers.router_cells(PRESENTATION, runs) | cells)
 

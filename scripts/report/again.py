@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments.core.record.summary import interval
 from experiments.core.report import results
 from experiments.core.report.frame import difference
 from experiments.core.report.markdown import grid, plus_minus, signed
@@ -18,7 +19,7 @@ def blocks(directory: Path) -> dict[str, list[str]]:
     for run in (one for one in results.load(directory / "again")[0] if len(one.summary["seeds"]) > 1):
         folder, _, name = run.name.partition("/")
         (first,) = (one for one in results.load(directory / folder)[0] if one.name == name)
-        metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if run.has(one))
-        ends = (plus_minus(one.end(metric)) for one in (first, run))
+        metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if one in run.finals)
+        ends = (plus_minus(interval(one.final(metric))) for one in (first, run))
         cells.append([f"{run.name}: {metric}", *ends, signed(difference(run, first, metric))])
     return {"runs trained again": grid(["run and metric", "committed", "again", "difference"], cells, text=1)}

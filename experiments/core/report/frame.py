@@ -4,10 +4,10 @@ A frame of runs is indexed by their names. It has the fields of their configs by
 and its numbers of `seeds` and of `diverged` ones.
 """
 
+import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from scipy.special import bdtr, stdtrit  # scipy.stats takes a second to import
 
@@ -15,7 +15,8 @@ from experiments.core.record.summary import interval
 from experiments.core.report.results import Run
 
 Numbers = dict[str, Any]  # an interval (`summary.interval`)
-Metric = str | Callable[[Run], list[float | None]]  # the name of a metric at the end, or its values by seed
+# The name of a metric at the end, in which a `*` stands for anything, or rows of values by seed: their mean is meant.
+Metric = str | Callable[[Run], list[list[float | None]]]
 
 
 def frame(runs: Sequence[Run], columns: Callable[[Run], dict[str, Any]] = lambda run: {}) -> pd.DataFrame:
@@ -26,36 +27,35 @@ def frame(runs: Sequence[Run], columns: Callable[[Run], dict[str, Any]] = lambda
     return made.where(made.notna(), None).infer_objects()
 
 
-def final(runs: "pd.Series[Any]", metric: Metric) -> pd.DataFrame:
-    """Returns a metric at the end, a row for each of `runs`, of which some may be None, and a column for each seed.
+def final(runs: "pd.DataFrame | pd.Series[Any]", metric: Metric) -> pd.DataFrame:
+    """Returns a metric at the end of training: a row for each run, a column for each seed.
 
-    It is NaN where there is no value: without a run, the metric or such a seed, or where the seed has diverged.
+    It is NaN where there is no value: without the run, the metric or such a seed, or where the seed has diverged.
     """
+    its = runs["run"] if isinstance(runs, pd.DataFrame) else runs
+    return pd.DataFrame([_by_seed(run, metric) if run else pd.Series(dtype=float) for run in its], its.index)
 
-    def by_seed(run: Run | None) -> Any:
-        if run is None or not run.has(metric):
-            return pd.Series(dtype=float)
-        values = run.final(metric) if isinstance(metric, str) else metric(run)
-        return pd.Series(values, run.summary["seeds"], dtype=float)
 
-    return pd.DataFrame([by_seed(run) for run in runs], runs.index)
+def _by_seed(run: Run, metric: Metric) -> "pd.Series[float]":
+    rows = metric(run) if callable(metric) else [run.finals[name] for name in fnmatch.filter(run.finals, metric)]
+    return pd.DataFrame(rows, columns=run.summary["seeds"], dtype=float).mean(skipna=False)
 
 
 def minus(runs: pd.DataFrame, references: Mapping[str, Run | None], metric: Metric) -> pd.DataFrame:
     """Returns a metric of each run minus that of its reference, by seed; NaN where one of the two has none."""
     others = pd.Series([references.get(name) for name in runs.index], runs.index, dtype=object)
-    return final(runs["run"], metric) - final(others, metric)
+    return final(runs, metric) - final(others, metric)
 
 
 def difference(run: Run, reference: Run, metric: Metric) -> Numbers:
     """Returns the interval of a metric of `run` minus that of `reference`, over the seeds that both finished."""
-    pair = [final(pd.Series([one], dtype=object), metric).iloc[0] for one in (run, reference)]
-    return over_seeds((pair[0] - pair[1]).reindex(run.summary["seeds"]))
+    one, other = (_by_seed(it, metric) for it in (run, reference))
+    return over_seeds((one - other).reindex(run.summary["seeds"]))
 
 
-def over_seeds(values: Iterable[float]) -> Numbers:
-    """Returns the interval of values by seed, of which some may be NaN."""
-    return interval([None if np.isnan(value) else float(value) for value in values])
+def over_seeds(values: Iterable[float | None]) -> Numbers:
+    """Returns the interval of values by seed, of which some may be None or NaN."""
+    return interval([None if pd.isna(value) else value for value in values])
 
 
 def intervals(values: pd.DataFrame) -> "pd.Series[Any]":

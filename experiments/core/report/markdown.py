@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.core.report.frame import Numbers, detectable, intervals
+from experiments.core.report.frame import Metric, Numbers, detectable, final, intervals, minus, over_seeds
+from experiments.core.report.results import Run
 
 
 def plus_minus(value: Numbers | None, *, scale: float = 1.0, signed: bool = False) -> str:
@@ -23,9 +24,24 @@ def signed(value: Numbers | None) -> str:
     return plus_minus(value, signed=True)
 
 
+def cell(values: Iterable[float | None], *, signed: bool = False) -> str:
+    """Writes the interval of values by seed."""
+    return plus_minus(over_seeds(values), signed=signed)
+
+
 def cells(values: pd.DataFrame, *, signed: bool = False) -> "pd.Series[str]":
-    """Returns a column: the interval over seeds of each row of a metric."""
-    return intervals(values).map(lambda value: plus_minus(value, signed=signed))
+    """Returns a column: the interval over seeds of each row of values."""
+    return pd.Series([cell(row, signed=signed) for row in values.to_numpy()], values.index, dtype=object)
+
+
+def value(runs: pd.DataFrame, metric: Metric) -> "pd.Series[str]":
+    """Returns a column with a metric at the end and its interval; `-` for runs without the metric."""
+    return cells(final(runs, metric))
+
+
+def minus_reference(runs: pd.DataFrame, references: Mapping[str, Run | None], metric: Metric) -> "pd.Series[str]":
+    """Returns a column with a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`."""
+    return cells(minus(runs, references, metric), signed=True)
 
 
 def detectable_cells(differences: pd.DataFrame) -> "pd.Series[str]":

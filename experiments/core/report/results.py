@@ -77,20 +77,13 @@ class Run:
         return self.state == "done"
 
     @functools.cached_property
-    def _finals(self) -> dict[str, list[float | None]]:
+    def finals(self) -> dict[str, list[float | None]]:
+        """The values of each metric at the end, by seed; a nested metric has a name such as `test_accuracy/1`."""
         return _final_values(self.summary)
 
     def final(self, metric: str) -> list[float | None]:
-        """Returns the values of a metric at the end, by seed; a nested metric has a name such as `test_accuracy/1`."""
-        return self._finals[metric]
-
-    def has(self, metric: Any) -> bool:
-        """Returns whether the run has the metric; a function that computes one counts as there."""
-        return not isinstance(metric, str) or metric in self._finals
-
-    def end(self, metric: str) -> dict[str, Any] | None:
-        """Returns the interval of a metric at the end, or None if the run has no such metric."""
-        return interval(self.final(metric)) if self.has(metric) else None
+        """Returns the values of a metric at the end, by seed."""
+        return self.finals[metric]
 
 
 @dataclasses.dataclass(frozen=True)
