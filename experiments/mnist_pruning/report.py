@@ -128,9 +128,6 @@ def columns(run: Run) -> dict[str, Any]:
         "part": next((part for part in ("best", "why") if part in run.name.split("/")), ""),
         "task": _task(fields),
         "layers": tuple(fields.get("prune_layers") or ()),  # empty where all matrices but embeddings are pruned
-        "of_matrix": fields["budget"] != "network",
-        "budget_place": list(BUDGETS).index(fields["budget"]),
-        "given_up": -fields["density"],  # orders by density, the highest first
     }
 
 
@@ -185,8 +182,9 @@ def _at_best(runs: pd.DataFrame, split: str = "test") -> pd.DataFrame:
 
 def sections_at_best(runs: pd.DataFrame) -> dict[Any, pd.DataFrame]:
     """Groups the pruned runs of methods at their best by task, budget and density, the highest density first."""
-    at_best = _at_best(runs)
-    return dict(iter(at_best[at_best["method"] != "dense"].groupby(["task", "budget_place", "given_up"])))
+    pruned = _at_best(runs)
+    pruned = pruned[pruned["method"] != "dense"]
+    return dict(iter(pruned.groupby(["task", pruned["budget"].map(list(BUDGETS).index), -pruned["density"]])))
 
 
 def dense_at_best(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -226,7 +224,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     for (task, _, _), section in at_best.items():
         lines += markdown.section(f"Test, {task}: {best_of}, {_asked(section)} kept", best_rows(section, runs))
     lines += _ON_BEST.split("\n") if at_best else []
-    for _, section in _at_best(runs, "validation").groupby(["task", "of_matrix", "given_up"], sort=False):
+    for _, section in _at_best(runs, "validation").groupby(["task", "budget", "density"], sort=False):
         lines += markdown.section(f"Validation, {best_of}, {_asked(section)} kept", _tried(section, chosen))
     why = runs[(runs["part"] == "why") & (runs["split"] == "test")]
     if len(why):
@@ -268,10 +266,10 @@ def paper_rows(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
         return markdown.cell(found) if there == len(found) else f"in {there} of {len(found)} seeds"
 
     cells = {
-        "test error, %": markdown.value(section, "test_error"),
+        "test error, %": "test_error",
         "minus hard": markdown.minus_reference(section, hard, "test_error"),
         "density in training, %": markdown.cells(100 * final(section, "train_density")),
-        "hardened error, %": markdown.value(section, "hardened_error"),
+        "hardened error, %": "hardened_error",
         "hardened epochs to it": section["run"].map(epochs),
     }
     return markdown.rows(section, _named(section, sweep) | cells)
@@ -280,8 +278,7 @@ def paper_rows(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
 def _tried(section: pd.DataFrame, chosen: frozenset[str]) -> pd.DataFrame:
     """Returns the rows of candidates; the hardened error chooses, for the dense network its own."""
     metrics = {"validation error, %": "valid_error", "hardened, %": "hardened_error"}
-    cells = {name: markdown.value(section, metric) for name, metric in metrics.items()}
-    return markdown.rows(section, _named(section, section) | cells, chosen)
+    return markdown.rows(section, _named(section, section) | metrics, chosen)
 
 
 def best_rows(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -293,12 +290,12 @@ def best_rows(section: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "median": errors.median(axis=1).map("{:.2f}".format),
         "lost": _lost(shown).map(str),
     }
-    rivals = ("identity_straight_through", "gradient to all"), ("hard", "hard"), ("gradual",) * 2, ("movement",) * 2
-    for rival, name in rivals:
-        over = minus(section, PRESENTATION.references(section["run"], rival), _error)
-        cells[f"minus {name}"] = markdown.cells(over, signed=True)
-    over = minus(shown, AGAINST_DENSE.references(shown["run"], "dense"), _error)
-    return markdown.rows(shown, cells | {"minus dense": markdown.cells(over, signed=True)})
+    for rival in ("identity_straight_through", "hard", "gradual", "movement"):
+        name = "gradient to all" if rival == "identity_straight_through" else rival
+        references = PRESENTATION.references(section["run"], rival)
+        cells[f"minus {name}"] = markdown.minus_reference(section, references, _error)
+    to_dense = AGAINST_DENSE.references(shown["run"], "dense")
+    return markdown.rows(shown, cells | {"minus dense": markdown.minus_reference(shown, to_dense, _error)})
 
 
 def _lost(runs: pd.DataFrame) -> "pd.Series[int]":
@@ -317,7 +314,7 @@ def _why_rows(why: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "what is open": relaxed["open"].replace("", "as elsewhere"),
         "p": relaxed["p"].map(markdown.p_name),
         "hard top-k, %": markdown.cells(final(hards, "test_error")),
-        "relaxed, %": markdown.value(relaxed, "test_error"),
+        "relaxed, %": "test_error",
         "minus hard": markdown.minus_reference(relaxed, hard, "test_error"),
         "density in training, %": markdown.cells(100 * final(relaxed, "train_density")),
     }
@@ -364,7 +361,7 @@ def _by_seed(section: pd.DataFrame) -> pd.DataFrame:
 
     cells = {
         "method": shown["called_with_p"],
-        "test error, %": markdown.value(shown, "test_error"),
+        "test error, %": "test_error",
         "median": final(shown, "test_error").median(axis=1).map("{:.2f}".format),
         "minus hard": markdown.cells(over, signed=True),
         "higher in": [
@@ -382,9 +379,9 @@ def _by_density(runs: pd.DataFrame) -> list[str]:
     Where seeds are lost, a mean says nothing: the cell has the median of all seeds.
     """
     found: dict[tuple[str, str], str] = {}
-    for (_, budget, given_up), section in sorted(sections_at_best(runs).items(), key=lambda one: one[0][1] == 0):
+    for (_, budget, negative), section in sorted(sections_at_best(runs).items(), key=lambda one: one[0][1] == 0):
         shown = section if budget == 0 else section[section["density"] == _PAPERS]
-        column = f"{-100 * given_up:g} %{'' if budget == 0 else ' of each matrix'}"
+        column = f"{-100 * negative:g} %{'' if budget == 0 else ' of each matrix'}"
         errors = final(shown, _error)
         told = zip(shown["called_with_p"], markdown.cells(errors), errors.median(axis=1), _lost(shown), strict=True)
         for (name, cell, median, lost), seeds in zip(told, shown["seeds"], strict=True):
@@ -521,14 +518,14 @@ def _best_p(pruned: pd.DataFrame, runs: pd.DataFrame) -> float | None:
 
 
 def _finding(
-    results: Path, rival: str, judge: Callable[[Run, Run, str], Verdict], *, searched: bool = True
+    results: Path, rival: str, judge: Callable[[Run, Run], Verdict], *, searched: bool = True
 ) -> Finding | None:
-    """Compares the relaxed top-k of p = 4/3 with one rival, all three layers of the MLP pruned to 10 %.
+    """Compares the relaxed top-k of p = 4/3 with a rival, all three layers of the MLP pruned to 10 %.
 
     Args:
       results: the directory of results.
       rival: the method that it is compared with.
-      judge: takes the relaxed run, its rival, and what says how they were trained.
+      judge: takes the relaxed run and its rival.
       searched: whether lam falls in runs that are the best on validation of as many settings; else in those at the
         paper's learning rate, as the first verdict has it, which is at the paper's lam.
     """
@@ -537,15 +534,17 @@ def _finding(
         return None
     at_papers_rate = sections(runs, "test").get(_ALL_LAYERS, runs[:0])
     at_papers_rate = at_papers_rate[~at_papers_rate["tuned"]]
+    at_best = sections_at_best(runs).get(("mnist", 1, -_PAPERS), runs[:0])
 
     def verdict(runs: pd.DataFrame, course: str, how: str) -> Verdict | None:
-        ours = runs["run"][(runs[course] & (runs["p"] == 4 / 3))]
-        others = runs["run"][runs["method"] == rival]
-        return judge(ours.iloc[0], others.iloc[0], how) if len(ours) and len(others) else None
+        ours, others = runs["run"][runs[course] & (runs["p"] == 4 / 3)], runs["run"][runs["method"] == rival]
+        if ours.empty or others.empty:
+            return None
+        answer, told = judge(ours.iloc[0], others.iloc[0])
+        return Verdict(answer, f"{how}: {told}")
 
     stated = verdict(at_papers_rate, "as_in_paper", "lam = 1e-4")
     if searched:
-        at_best = sections_at_best(runs).get(("mnist", 1, -_PAPERS), runs[:0])
         tuned = verdict(at_best, "annealed", "both tuned, lam falls")
     else:
         tuned = verdict(at_papers_rate, "annealed", "lam falls")
@@ -555,8 +554,8 @@ def _finding(
 def accuracy(results: Path) -> Finding | None:
     """Judges whether the error at the end is lower than hard top-k's."""
 
-    def judge(ours: Run, hard: Run, how: str) -> Verdict:
-        return judged(difference(ours, hard, "hardened_error"), how + ": error {}", lower=True)
+    def judge(ours: Run, hard: Run) -> Verdict:
+        return judged(difference(ours, hard, "hardened_error"), "error {}", lower=True)
 
     return _finding(results, "hard", judge)
 
@@ -567,13 +566,13 @@ def speed(results: Path) -> Finding | None:
     A seed that never has it counts as one that has it an epoch after the end. Says how long an epoch takes, too.
     """
 
-    def judge(ours: Run, hard: Run, how: str) -> Verdict:
+    def judge(ours: Run, hard: Run) -> Verdict:
         first = epochs_to_hard(ours, hard).fillna(ours.summary["epochs"] + 1)
         over = over_seeds(first - epochs_to_hard(hard, hard))
         seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (ours, hard)]
         shown = markdown.signed(over).lstrip("+-")
         told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
-        told = f"{how}: {told}, each {seconds[0] / seconds[1]:.1f} times as long"
+        told += f", each {seconds[0] / seconds[1]:.1f} times as long"
         return Verdict(finding.of_sign(-finding.sign(over)), told)
 
     return _finding(results, "hard", judge)
@@ -582,10 +581,10 @@ def speed(results: Path) -> Finding | None:
 def density(results: Path, margin: float) -> Finding | None:
     """Judges whether the share of weights that are not 0 at the end is 10 %, to a margin in points."""
 
-    def judge(ours: Run, hard: Run, how: str) -> Verdict:
+    def judge(ours: Run, hard: Run) -> Verdict:
         share = interval(ours.final("train_density"))
         is_a_tenth = abs(100 * _mean_or_inf(share) - 100 * _PAPERS) <= margin
-        return Verdict(finding.of_fact(is_a_tenth), f"{how}: {markdown.plus_minus(share, scale=100)} %")
+        return Verdict(finding.of_fact(is_a_tenth), f"{markdown.plus_minus(share, scale=100)} %")
 
     return _finding(results, "hard", judge)
 
@@ -593,10 +592,9 @@ def density(results: Path, margin: float) -> Finding | None:
 def optimal_transport(results: Path, margin: float) -> Finding | None:
     """Judges whether a hard top-k with its gradient errs as the relaxed one does, to a margin in points."""
 
-    def judge(ours: Run, rival: Run, how: str) -> Verdict:
+    def judge(ours: Run, rival: Run) -> Verdict:
         transports = difference(rival, ours, "test_error")
-        told = f"{how}: transport's error {finding.in_words(transports)}"
-        return Verdict(finding.of_level(transports, margin), told)
+        return Verdict(finding.of_level(transports, margin), f"transport's error {finding.in_words(transports)}")
 
     return _finding(results, "ot_straight_through", judge, searched=False)
 

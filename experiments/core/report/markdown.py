@@ -74,11 +74,16 @@ def line(cells: Iterable[str]) -> str:
 
 
 def rows(runs: pd.DataFrame, columns: Mapping[str, Any], chosen: Collection[str] | None = None) -> pd.DataFrame:
-    """Returns a table of runs: these columns, and the numbers of seeds and of diverged seeds; `-` where there is none.
+    """Returns a table of runs: these columns, and the numbers of seeds and of diverged seeds.
 
-    For candidates, `chosen` names those that won, and a last column marks them.
+    Args:
+      runs: the runs.
+      columns: by header the cells, in the order of the runs or by their names, `-` where there is none; or the name of
+        a metric, for its values at the end with their intervals.
+      chosen: names candidates that won, which a last column marks.
     """
-    made = pd.DataFrame(dict(columns), runs.index).fillna("-")
+    cells = {name: value(runs, its) if isinstance(its, str) else its for name, its in columns.items()}
+    made = pd.DataFrame(cells, runs.index).fillna("-")
     seeds, diverged = runs["seeds"].astype(str), runs["diverged"].astype(str)
     if chosen is None:
         return made.assign(seeds=seeds, diverged=diverged)

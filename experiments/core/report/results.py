@@ -244,10 +244,10 @@ def _examples(path: Path, summary: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _joined(members: Sequence[Run]) -> Run:
-    seeds = [seed for run in members for seed in run.summary["seeds"]]
     summaries = [run.summary for run in members]
     sums = {name: sum(summary[name] for summary in summaries) for name in ("diverged", "seconds")}
-    finals = _joined_finals([summary["final"] for summary in summaries])
+    seeds = [seed for summary in summaries for seed in summary["seeds"]]
+    finals = {name: interval([value for run in members for value in run.final(name)]) for name in members[0].finals}
     kept = set.intersection(*(set(run.examples) for run in members))
     return Run(
         name=", ".join(run.name for run in members),
@@ -257,10 +257,3 @@ def _joined(members: Sequence[Run]) -> Run:
         environment=members[0].environment,
         examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
-
-
-def _joined_finals(finals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the metrics at the end, possibly nested, over the seeds of all."""
-    if "per_seed" in finals[0]:
-        return interval([value for final in finals for value in final["per_seed"]])
-    return {name: _joined_finals([final[name] for final in finals]) for name in finals[0]}
