@@ -22,9 +22,9 @@ from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Verdict, judged
-from experiments.core.report.frame import difference, final, frame, intervals, minus
+from experiments.core.report.frame import difference, final
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run, pooled
+from experiments.core.report.results import Run
 from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look, curve
 from experiments.vision import dinov2
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
@@ -109,7 +109,7 @@ def columns(run: Run) -> dict[str, Any]:
         "decay": decay,
         "images": fields.get("images_per_class") or 0,  # of each class; 0 for all
         "task": _task(fields),
-        # Those of another split have pretrained the weights that others start from.
+        # A run that exports its parameters makes the weights that others start from.
         "final": fields["split"] == "test" and not fields.get("export_params"),
         "tried": fields["split"] == "validation" and not fields.get("export_params"),
         "drawn": fields["loss.name"] in _DRAWN,
@@ -144,15 +144,13 @@ def compared(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     groups: dict[str, pd.DataFrame] = {}
     if runs.empty:
         return groups
+    runs = runs[runs["final"]]
     at_papers = runs.index.str.contains(PAPER)
     # A loss whose own rate is the paper's has two equal runs, one in each group.
-    paper, own = (
-        frame(sorted(pooled(runs["run"][runs["final"] & chosen]), key=order), columns)
-        for chosen in (at_papers, ~at_papers)
-    )
+    paper, own = (PRESENTATION.joined(runs[chosen]) for chosen in (at_papers, ~at_papers))
     groups |= {PAPERS_RATES: paper} if len(paper) else {}
-    for task, group in own.groupby(["task"], sort=False) if len(own) else ():
-        groups[task[0] if OWN in groups else OWN] = group
+    for task, group in own.groupby("task", sort=False):
+        groups[task if OWN in groups else OWN] = group
     return groups
 
 
@@ -196,7 +194,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
         lines += markdown.table(test_rows(group))
     lines += [_INTERVALS, ""] if groups else []
     tried = runs[runs["tried"]]
-    for (task,), group in tried.groupby(["task"], sort=False):
+    for task, group in tried.groupby("task", sort=False):
         rows = markdown.rows(group, _accuracies(group, "valid_accuracy", {}), chosen)
         lines += markdown.section(f"Validation, {task}: top-k accuracy in %", rows)
     lines += ["Chosen for each loss: the largest mean of the top-1 to top-10 accuracies.", ""] if len(tried) else []
@@ -207,19 +205,16 @@ def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of runs on test, with differences from cross-entropy in the same circumstances."""
     references, paired = _references(runs), {}
     for k in PAIRED_K:
-        over = intervals(minus(runs, references, f"test_accuracy/{k}"))
-        halves = (_over_images(run, references[run.name], k) for run in runs["run"])
-        paired[f"top-{k} minus cross-entropy"] = [
-            markdown.signed(value) + half for value, half in zip(over, halves, strict=True)
-        ]
+        over = markdown.minus_reference(runs, references, f"test_accuracy/{k}")
+        over_images = [_over_images(run, references[run.name], k) for run in runs["run"]]
+        paired[f"top-{k} minus cross-entropy"] = over + over_images
     return markdown.rows(runs, _accuracies(runs, "test_accuracy", paired))
 
 
 def _accuracies(runs: pd.DataFrame, metric: str, paired: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the columns of a table, with those that are `paired` before the mean over k."""
-    cells = {f"top-{k}": markdown.value(runs, f"{metric}/{k}") for k in SHOWN_K}
-    mean = {"mean of top-1 to 10": markdown.cells(_mean_accuracy(runs))}
-    return {"loss": runs["label"], "setting": runs["setting"], **cells, **paired, **mean}
+    named = {"loss": runs["label"], "setting": runs["setting"]} | {f"top-{k}": f"{metric}/{k}" for k in SHOWN_K}
+    return named | dict(paired) | {"mean of top-1 to 10": markdown.cells(_mean_accuracy(runs))}
 
 
 def _mean_accuracy(runs: pd.DataFrame) -> pd.DataFrame:
@@ -309,10 +304,9 @@ def by_rate(runs: pd.DataFrame) -> Figure:
             lam = max(by_lam.index, key=lambda one: tuple(by_lam.loc[one]))
             shown = members[members["lam"] == lam]
             named = label if len(by_lam) == 1 else f"{label}, lam = {markdown.number(lam)}"
+            colour, dashes = shown["look"].iloc[0]
             means = final(shown, f"valid_accuracy/{k}").mean(axis=1)
-            axes.plot(
-                shown["rate"], means, shown["look"].iloc[0][1], color=shown["look"].iloc[0][0], label=named, **_LINE
-            )
+            axes.plot(shown["rate"], means, dashes, color=colour, label=named, **_LINE)
             if shown["loss.name"].iloc[0] in CROSS_ENTROPIES:
                 lowest = means.fillna(0.0).min() - 2
         axes.set_ylim(bottom=lowest)

@@ -18,9 +18,9 @@ from experiments.core.kinds import Fields
 from experiments.core.record.files import read_object
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, judged, where_possible
-from experiments.core.report.frame import difference, frame, intervals, minus
+from experiments.core.report.frame import difference, intervals, minus
 from experiments.core.report.presentation import Presentation
-from experiments.core.report.results import Run, pooled
+from experiments.core.report.results import Run
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look
 from experiments.vmoe.router_kinds import KINDS, ROUTERS
 
@@ -123,7 +123,7 @@ load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # com
 
 def final_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the runs on test, in order; runs that differ in seeds alone are joined."""
-    return frame(sorted(pooled(runs["run"][runs["split"] == "test"]), key=order)) if len(runs) else runs
+    return PRESENTATION.joined(runs[runs["split"] == "test"]) if len(runs) else runs
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
         for steps, group in on_test.groupby("steps"):
             lines += markdown.section(f"Test after {steps} steps", test_rows(group), text=1)
     for steps, group in runs[runs["split"] == "validation"].groupby("steps"):
-        cells = {"precision-at-1, %": markdown.value(group, "valid_precision_at_1")}
-        rows = markdown.rows(group, router_cells(PRESENTATION, group) | cells, chosen)
+        cells = router_cells(PRESENTATION, group) | {"precision-at-1, %": "valid_precision_at_1"}
+        rows = markdown.rows(group, cells, chosen)
         lines += markdown.section(f"Validation, {steps} steps", rows, text=1)
     return lines
 
@@ -165,10 +165,10 @@ def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
     hards = PRESENTATION.references(runs["run"])
     over = minus(runs, hards, _METRIC)
     cells = {
-        "precision-at-1, %": markdown.value(runs, _METRIC),
+        "precision-at-1, %": _METRIC,
         "minus hard": markdown.cells(over, signed=True),
         "detectable": markdown.detectable_cells(over),
-        **{name: markdown.value(runs, metric) for name, metric in _ROUTING.items()},
+        **_ROUTING,
         "stability, %": markdown.value(runs, _stability),
         "stability minus hard": markdown.minus_reference(runs, hards, _stability),
     }

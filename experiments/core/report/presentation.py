@@ -16,7 +16,7 @@ from experiments.core.kinds import Fields, Kinds, is_of
 from experiments.core.report import results
 from experiments.core.report.frame import frame
 from experiments.core.report.markdown import number, p_name
-from experiments.core.report.results import Problem, Run, grouped
+from experiments.core.report.results import Problem, Run, grouped, pooled
 
 # Fields that do not affect results.
 EXECUTION_FIELDS = (
@@ -75,6 +75,10 @@ class Presentation:
         problems += [Problem(name, reason) for name, reason in reasons.items() if reason]
         shown = sorted((run for run in runs if not reasons[run.name]), key=self.order)
         return frame(shown, self.columns), sorted(problems, key=lambda problem: problem.name)
+
+    def joined(self, runs: pd.DataFrame) -> pd.DataFrame:
+        """Returns the runs in order; those that differ in their seeds alone as one."""
+        return frame(sorted(pooled(runs["run"]), key=self.order), self.columns) if len(runs) else runs
 
     def why_not_shown(self, run: Run) -> str:
         """Returns the reason why a run cannot be shown; empty if it can."""
