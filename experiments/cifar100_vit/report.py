@@ -274,13 +274,13 @@ def figure6(runs: pd.DataFrame) -> Figure:
     """Draws top-k accuracy against k; beside it the differences from cross-entropy, paired by seed, with intervals."""
     figure, references = Figure(layout="constrained"), _references(runs)
     accuracy, paired = figure.subplots(1, 2)
-    for _, run in runs.iterrows():
-        ks = sorted(map(int, run["run"].summary["final"]["test_accuracy"]))
-        metrics, reference = [f"test_accuracy/{k}" for k in ks], references[run["run"].name]
-        values = [interval(run["run"].final(metric)) for metric in metrics]
-        curve(accuracy, ks, values, run["look"], label=f"{run['label']} ({run['setting']})", **_LINE)
+    for run, (label, setting, look) in zip(runs["run"], runs[["label", "setting", "look"]].to_numpy(), strict=True):
+        of_k = {int(name.split("/")[1]): name for name in run.finals if name.startswith("test_accuracy/")}
+        ks, reference = sorted(of_k), references[run.name]
+        values = [interval(run.final(of_k[k])) for k in ks]
+        curve(accuracy, ks, values, look, label=f"{label} ({setting})", **_LINE)
         if reference is not None:
-            curve(paired, ks, [difference(run["run"], reference, metric) for metric in metrics], run["look"], **_LINE)
+            curve(paired, ks, [difference(run, reference, of_k[k]) for k in ks], look, **_LINE)
     paired.axhline(0, color=BLUE, linewidth=1.5)  # where cross-entropy lies
     for axes, label in ((accuracy, "test accuracy, %"), (paired, "minus that of cross-entropy, points")):
         axes.set(xlabel="k of the top-k accuracy", ylabel=label)

@@ -18,7 +18,16 @@ from experiments.core.kinds import Fields
 from experiments.core.record.summary import interval
 from experiments.core.report import finding, making, markdown
 from experiments.core.report.finding import Finding, Numbers, Verdict, judged
-from experiments.core.report.frame import difference, final, intervals, minus, over_seeds, sign_test
+from experiments.core.report.frame import (
+    difference,
+    final,
+    first_where,
+    history,
+    intervals,
+    minus,
+    over_seeds,
+    sign_test,
+)
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run
 from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Look, bars, curve
@@ -200,12 +209,9 @@ def _error(run: Run) -> list[list[float | None]]:
 
 def epochs_to_hard(run: Run, hard: Run) -> "pd.Series[float]":
     """Returns by seed the first epoch in which the largest weights alone have at most hard top-k's last error."""
-    epochs = [row["epoch"] for row in run.rows]
-    seeds = run.summary["seeds"]
-    errors = pd.DataFrame([row["hardened_error"] for row in run.rows], epochs, seeds, dtype=float)
-    ends = pd.Series(hard.final("test_error"), hard.summary["seeds"], dtype=float).reindex(seeds)
-    reached = errors <= ends
-    return reached.idxmax().where(reached.any())
+    errors = history(run, "hardened_error")
+    ends = pd.Series(hard.final("test_error"), hard.summary["seeds"], dtype=float)
+    return first_where(errors <= ends.reindex(errors.columns))
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -416,8 +422,8 @@ def figure5(section: pd.DataFrame) -> Figure:
     shade = 0.15 if len(section) <= 7 else 0.07  # bands of many runs lie on top of each other
     ends = []
     for run, look in zip(section["run"], section["look"], strict=True):
-        errors = [interval(row["test_error"]) for row in run.rows]
-        shares = [interval([share and 100 * share for share in row["train_density"]]) for row in run.rows]
+        errors = intervals(history(run, "test_error")).to_list()
+        shares = intervals(100 * history(run, "train_density")).to_list()
         seconds = [row["seconds"] / len(run.summary["seeds"]) for row in run.rows]
         for (above, below), x in zip(panels.T, (seconds, [row["epoch"] for row in run.rows]), strict=True):
             curve(above, x, errors, look, shade=shade, linewidth=1.8)
@@ -567,8 +573,8 @@ def speed(results: Path) -> Finding | None:
     """
 
     def judge(ours: Run, hard: Run) -> Verdict:
-        first = epochs_to_hard(ours, hard).fillna(ours.summary["epochs"] + 1)
-        over = over_seeds(first - epochs_to_hard(hard, hard))
+        reached = epochs_to_hard(ours, hard).fillna(ours.summary["epochs"] + 1)
+        over = over_seeds(reached - epochs_to_hard(hard, hard))
         seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (ours, hard)]
         shown = markdown.signed(over).lstrip("+-")
         told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"

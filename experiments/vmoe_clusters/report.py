@@ -9,14 +9,13 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from experiments.core import console
 from experiments.core.report import making, markdown
 from experiments.core.report.finding import Finding, judged
-from experiments.core.report.frame import intervals, minus
+from experiments.core.report.frame import first_where, history, intervals, minus
 from experiments.core.report.results import Run
 from experiments.core.report.style import GREY, bars
 from experiments.vmoe import report as routers
@@ -59,15 +58,9 @@ def _minus(runs: pd.DataFrame, router: str) -> pd.DataFrame:
     return minus(runs, found | dict.fromkeys(best), "test_loss")
 
 
-def steps_to_reach(run: Run, share: float = REACHED) -> list[int | None]:
-    """Returns by seed the first step with at least this share of what the true centres recover, or None if never."""
-    reached: list[int | None] = [None] * len(run.summary["seeds"])
-    for row in reversed(run.rows):
-        pairs = zip(row["test_recovery"], row["test_reachable"], strict=True)
-        for seed, (found, reachable) in enumerate(pairs):
-            if found is not None and found >= share * reachable:
-                reached[seed] = row["step"]
-    return reached
+def steps_to_reach(run: Run) -> "pd.Series[float]":
+    """Returns by seed the first step with most of what the true centres recover, NaN where there is none."""
+    return first_where(history(run, "test_recovery", "step") >= REACHED * history(run, "test_reachable", "step"))
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -113,8 +106,8 @@ def full_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
     def steps(run: Run) -> str:
         reached = steps_to_reach(run)
-        there, never = [step for step in reached if step is not None], reached.count(None)
-        return f"{np.mean(there):.0f}{f' ({never})' if never else ''}" if there else "never"
+        never = reached.isna().sum()
+        return "never" if never == len(reached) else f"{reached.mean():.0f}{f' ({never})' if never else ''}"
 
     over_hard = _minus(runs, "hard")
     cells = {

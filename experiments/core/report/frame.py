@@ -33,18 +33,33 @@ def final(runs: "pd.DataFrame | pd.Series[Any]", metric: Metric) -> pd.DataFrame
     It is NaN where there is no value: without the run, the metric or such a seed, or where the seed has diverged.
     """
     its = runs["run"] if isinstance(runs, pd.DataFrame) else runs
-    return pd.DataFrame([_by_seed(run, metric) if run else pd.Series(dtype=float) for run in its], its.index)
+    none = pd.Series(dtype=float)
+    return pd.DataFrame([_by_seed(run, metric) if isinstance(run, Run) else none for run in its], its.index)
 
 
 def _by_seed(run: Run, metric: Metric) -> "pd.Series[float]":
-    rows = metric(run) if callable(metric) else [run.finals[name] for name in fnmatch.filter(run.finals, metric)]
+    if callable(metric):
+        rows = metric(run)
+    else:
+        names = [metric] if metric in run.finals else fnmatch.filter(run.finals, metric)
+        rows = [run.finals[name] for name in names]
     return pd.DataFrame(rows, columns=run.summary["seeds"], dtype=float).mean(skipna=False)
+
+
+def history(run: Run, metric: str, by: str = "epoch") -> pd.DataFrame:
+    """Returns a metric in all rows of a run, by epoch or step, with a column for each seed."""
+    places = [row[by] for row in run.rows]
+    return pd.DataFrame([row[metric] for row in run.rows], places, run.summary["seeds"], dtype=float)
+
+
+def first_where(reached: pd.DataFrame) -> "pd.Series[float]":
+    """Returns by column the first place in which something is so; NaN where it never is."""
+    return reached.idxmax().where(reached.any())
 
 
 def minus(runs: pd.DataFrame, references: Mapping[str, Run | None], metric: Metric) -> pd.DataFrame:
     """Returns a metric of each run minus that of its reference, by seed; NaN where one of the two has none."""
-    others = pd.Series([references.get(name) for name in runs.index], runs.index, dtype=object)
-    return final(runs, metric) - final(others, metric)
+    return final(runs, metric) - final(runs.index.to_series().map(references), metric)
 
 
 def difference(run: Run, reference: Run, metric: Metric) -> Numbers:
