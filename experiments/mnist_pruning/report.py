@@ -392,7 +392,7 @@ def _by_density(runs: pd.DataFrame) -> list[str]:
         told = zip(shown["called_with_p"], markdown.cells(errors), errors.median(axis=1), _lost(shown), strict=True)
         for (name, cell, median, lost), seeds in zip(told, shown["seeds"], strict=True):
             found[name, column] = f"median {median:.2f}, {lost} of {seeds} lost" if lost else cell
-    return markdown.table(markdown.pivot("method", found), text=1)[:-1] if found else []
+    return markdown.table(markdown.pivot("method", found), text=1)[:-1]
 
 
 # Figures -------------------------------------------------------------------------------------------------------------

@@ -51,11 +51,14 @@ PRESENTATION = dataclasses.replace(
 load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
 
 
-def _minus(runs: pd.DataFrame, router: str) -> pd.DataFrame:
-    """Returns the loss minus that with `router`; NaN for the best assignment and for that router."""
-    found = PRESENTATION.references(runs["run"], router)
+def _references(runs: pd.DataFrame, router: str) -> dict[str, Run | None]:
+    """Returns by run the one with `router` to compare it with; None for the best assignment and for that router."""
     best = runs.index[runs["router.name"] == BEST]
-    return minus(runs, found | dict.fromkeys(best), "test_loss")
+    return PRESENTATION.references(runs["run"], router) | dict.fromkeys(best)
+
+
+def _minus(runs: pd.DataFrame, router: str) -> pd.DataFrame:
+    return minus(runs, _references(runs, router), "test_loss")
 
 
 def steps_to_reach(run: Run) -> "pd.Series[float]":
@@ -90,9 +93,10 @@ def _excesses(runs: pd.DataFrame) -> list[str]:
     """Returns the lines of the excess: a row for each router and lam, a column for each noise and length."""
     found: dict[tuple[str, str], str] = {}
     for (steps, noise), group in runs.groupby(["steps", "task.noise"]):
+        best = _references(group, BEST)
         cells = markdown.rows(group, routers.router_cells(PRESENTATION, group))
-        cells["excess"] = markdown.cells(_minus(group, BEST), signed=True)
-        for _, row in cells[group["router.name"] != BEST].iterrows():
+        cells["excess"] = markdown.minus_reference(group, best, "test_loss")
+        for _, row in cells[[best[name] is not None for name in cells.index]].iterrows():
             key = row["router"] if row["lam"] == "-" else f"{row['router']}, lam = {row['lam']}"
             where = f"noise {noise:g}, {steps} steps"
             if (key, where) in found:
@@ -177,7 +181,8 @@ def gradient(results: Path) -> Finding | None:
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the table of the page, by the name of its block."""
     runs = load(results / "vmoe_clusters")
-    return {"vmoe_clusters": _excesses(runs[runs["split"] == "test"])[:-1]} if len(runs) else {}
+    on_test = runs[runs["split"] == "test"] if len(runs) else runs
+    return {"vmoe_clusters": _excesses(on_test)[:-1]} if len(on_test) else {}
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

@@ -115,4 +115,5 @@ def section(title: str, rows: pd.DataFrame, *, text: int = 2) -> list[str]:
 
 def pivot(name: str, cells: Mapping[tuple[str, str], str]) -> pd.DataFrame:
     """Arranges cells, by row and column, in a table; `name` heads the column with the names of the rows."""
-    return pd.Series(cells, dtype=object).unstack(fill_value="-", sort=False).rename_axis(name).reset_index()
+    rows, columns = (dict.fromkeys(key[part] for key in cells) for part in (0, 1))
+    return pd.DataFrame([{name: row} | {column: cells.get((row, column), "-") for column in columns} for row in rows])
