@@ -51,7 +51,7 @@ CLAIMS = (
     ),
     # Section 6: a hard top-k with its gradient, 5.9 % test error, is comparable to the relaxed operators.
     Claim(
-        "Optimal transport prunes as well as it",
+        "Optimal transport prunes as well as relaxed top-k",
         f"the same, level is within {_LEVEL:g} points of error",
         functools.partial(pruning.optimal_transport, margin=_LEVEL),
         _PRUNING,

@@ -60,7 +60,7 @@ def loss_is_bounded(_: Path) -> Finding:
         loss = jax.jit(functools.partial(topk_fenchel_young_loss, k=3, lam=1.0, target=kind))
         before, after = (float(loss(logits - shift, target)) for shift in (0, 100))
         change = round(after - before, 9) + 0.0
-        told = f"{kind.replace('_', '-')} target: the loss changes by {change:g} where all logits fall by 100"
+        told = f"{kind.replace('_', '-')} target: lowering all logits by 100 changes the loss by {change:g}"
         return Verdict(of_fact(after >= 0), told)
 
     with jax.enable_x64(True):
