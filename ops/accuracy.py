@@ -41,6 +41,9 @@ def topk_accuracy(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `topk_fenchel_young_loss` and `topk_surrogate_loss` to train for it.
+
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], 1)
     Array([False,  True], dtype=bool)
     >>> topk_accuracy([[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]], [1, 2], (1, 2))
@@ -123,6 +126,10 @@ def topk_surrogate_loss(
 
     Raises:
       ValueError: an argument known at trace time is out of range.
+
+    See also:
+      `topk_fenchel_young_loss` for a convex loss; `relaxed_topk_value` for the value that drops; `topk_accuracy` to
+      evaluate.
 
     >>> float(topk_surrogate_loss([2.0, 1.5, -1.0], 1, k=1, lam=1.0))
     0.5625

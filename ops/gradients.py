@@ -19,6 +19,9 @@ def straight_through(hard: ArrayLike, soft: ArrayLike) -> Array:
     Raises:
       ValueError: the arrays are not floating, or differ in shape or dtype.
 
+    See also:
+      `hard_topk_mask` with `topk_mask`, `hard_topk_mag` with `topk_mag`; `pruning.Pruner` does it for a network.
+
     >>> straight_through(jnp.array([0.0, 1.0]), jnp.array([0.2, 0.8]))
     Array([0., 1.], dtype=float32)
     """

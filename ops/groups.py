@@ -67,6 +67,10 @@ class Blocks(Whole):
 
     Raises:
       ValueError: the shape is not a tuple of positive whole numbers.
+
+    See also:
+      `topk_mag_tree`, `topk_mask_tree` and `pruning.Pruner`, which take it as ``groups``; `Channels` for whole neurons;
+      `NM` for n of every m.
     """
 
     shape: tuple[int, ...] = (4, 4)
@@ -149,6 +153,10 @@ class Channels(_Along, Whole):
 
     Raises:
       ValueError: the axis is none of these.
+
+    See also:
+      `topk_mag_tree`, `topk_mask_tree` and `pruning.Pruner`, which take it as ``groups``; `Blocks` for tiles; `NM` for
+      n of every m.
     """
 
     axis: Axes = "outputs"
@@ -177,6 +185,10 @@ class NM(_Along):
 
     Raises:
       ValueError: ``m`` is not a whole number or below 1, or the axis is none of these.
+
+    See also:
+      `topk_mag_tree`, `topk_mask_tree` and `pruning.Pruner`, which take it as ``groups``; `Blocks` for tiles;
+      `Channels` for whole neurons.
     """
 
     m: int = 4

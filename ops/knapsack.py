@@ -59,6 +59,9 @@ def knapsack_mask(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `topk_mask` if all costs and caps are 1; `topk_plan` for limits on columns.
+
     >>> knapsack_mask([3.0, 2.0, 1.0], 3.0, costs=[4.0, 1.0, 1.0], lam=0.1)
     Array([0.25, 1.  , 1.  ], dtype=float32)
     """

@@ -86,6 +86,10 @@ def topk_fenchel_young_loss(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `topk_mask`, which gives its gradient; `topk_fenchel_young_mixture` for several ``k`` at once;
+      `topk_surrogate_loss` for a loss that is 0 only where the mask selects the label; `topk_accuracy` to evaluate.
+
     >>> float(topk_fenchel_young_loss([2.0, 1.0, -1.0], 1, k=1, lam=1.0))
     1.0
     """
@@ -114,6 +118,9 @@ def topk_fenchel_young_mixture(
 
     ``weights`` has one non-negative number for each ``k``, shape ``(K,)`` with ``1 <= K <= n``. Other arguments, result
     and errors are as in ``topk_fenchel_young_loss``.
+
+    See also:
+      `topk_fenchel_young_loss` for one ``k``; `topk_accuracy`, which takes several ``k``.
 
     >>> float(topk_fenchel_young_mixture([2.0, 1.0, -1.0], 1, weights=[0.5, 0.5], lam=1.0))
     1.25

@@ -39,6 +39,9 @@ def matrices(path: Any, leaf: Array) -> bool:
       path: the key path of the leaf, as in ``jax.tree_util``.
       leaf: floating array.
 
+    See also:
+      `matching` for leaves by name; `Pruner`, whose usual ``include`` this is.
+
     >>> tree = {"kernel": jnp.zeros((3, 2)), "bias": jnp.zeros(2), "wpe": {"embedding": jnp.zeros((4, 8))}}
     >>> jax.tree_util.tree_map_with_path(matrices, tree)
     {'bias': False, 'kernel': True, 'wpe': {'embedding': False}}
@@ -129,6 +132,9 @@ def matching(pattern: str) -> Include:
     Returns:
       A function of key path and leaf, for ``include``, ``exclude`` and ``stacked``. A ``Pruner`` refuses a pattern that
       matches no leaf.
+
+    See also:
+      `matrices` for the usual choice; `Pruner`, which takes the predicate.
 
     >>> jax.tree_util.tree_map_with_path(matching("kernel$"), {"head": {"kernel": 1.0, "bias": 2.0}})
     {'head': {'bias': False, 'kernel': True}}

@@ -27,6 +27,9 @@ class Nonlinearity:
       curvature: ``phi''``, non-negative.
       conjugate: ``phi*(y) = sup_x x * y - phi(x)`` for ``y >= 0``, ``inf`` outside its domain.
       even: whether ``phi(-x) = phi(x)``.
+
+    See also:
+      `relaxed_topk`, `relaxed_topk_value` and `topk_conjugate`, which take it as ``phi``.
     """
 
     name: str

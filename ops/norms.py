@@ -53,6 +53,9 @@ def topk_conjugate(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `relaxed_topk_value` for the value conjugate to it; `k_support_norm` for the norm.
+
     >>> float(topk_conjugate([3.0, -4.0, 0.0], 2, phi="half_square"))
     12.5
     """
@@ -66,6 +69,9 @@ def k_support_norm(
 
     It is ``sqrt(2 f_phi*(y, 1_k))`` with ``phi(x) = x^2 / 2`` (Section 4 of Sander et al., 2023), and has derivative 0
     at 0. Arguments, result and errors are as in ``topk_conjugate``.
+
+    See also:
+      `topk_conjugate` for half its square; `topk_mag` for the operator that it regularises; `owl_norm`.
 
     >>> float(k_support_norm([3.0, -4.0, 0.0], 2))
     5.0
@@ -87,6 +93,9 @@ def owl_norm(x: ArrayLike, w: ArrayLike, *, axis: Axis = -1) -> Array:
 
     Raises:
       ValueError: an argument known at trace time is out of range.
+
+    See also:
+      `k_support_norm`; `relaxed_topk_value` for weights of a top-k, without a sort.
 
     >>> float(owl_norm([3.0, -4.0], [2.0, 1.0]))
     11.0

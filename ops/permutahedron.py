@@ -62,6 +62,10 @@ def project_permutahedron(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `topk_mask` for the weights of a top-k, much faster; `soft_sort` and `soft_rank`; `isotonic.isotonic_regression`,
+      which solves it.
+
     >>> project_permutahedron([0.5, 1.0, 0.75], [3.0, 2.0, 1.0])
     Array([1.75, 2.25, 2.  ], dtype=float32)
     """
@@ -94,6 +98,9 @@ def soft_sort(
 
     Raises:
       ValueError: an argument known at trace time is out of range.
+
+    See also:
+      `soft_rank` for ranks; `soft_quantile` for a few of the values; `topk_mask` for the largest alone.
 
     >>> soft_sort([3.0, 1.0, 2.0], lam=2.0)
     Array([1.5, 2. , 2.5], dtype=float32)
@@ -128,6 +135,9 @@ def soft_rank(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `soft_sort` for the values; `topk_mask` to select the largest.
+
     >>> soft_rank([3.0, 1.0, 2.0], lam=2.0)
     Array([2.5, 1.5, 2. ], dtype=float32)
     """
@@ -160,6 +170,9 @@ def soft_quantile(
 
     Raises:
       ValueError: an argument known at trace time is out of range.
+
+    See also:
+      `soft_sort` for all values; `topk_threshold` for the threshold of a top-k.
 
     >>> float(soft_quantile([3.0, 1.0, 2.0, 8.0], 0.5, lam=0.125))
     2.5

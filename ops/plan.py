@@ -29,6 +29,9 @@ class TopkPlan(NamedTuple):
       residual: in units of the plan, the largest amount by which the sum of a row misses ``k``, that of a column
         exceeds ``limit``, or that of a column with a binding ``limit`` misses it.
       converged: bool, whether the residual is within the tolerance.
+
+    See also:
+      `topk_plan`, which returns it.
     """
 
     plan: Array
@@ -87,6 +90,9 @@ def topk_plan(
     Raises:
       ValueError: an argument known at trace time is out of range, or ``k`` and ``limit`` are known and columns take
         less than rows select (for a traced ``x``, all entries count as present that ``where`` does not exclude).
+
+    See also:
+      `topk_mask` without limits on columns; `knapsack_mask` for costs and caps of entries.
 
     >>> topk_plan([[3.0, 2.0, 0.0], [3.0, 1.0, 0.0]], 1, 1, lam=0.1).plan
     Array([[0., 1., 0.],

@@ -47,6 +47,9 @@ def share_of_nonzeros(params: Any, include: Include | None = None) -> Array:
     Raises:
       ValueError: no leaf is counted.
 
+    See also:
+      `Pruner`; `Pruner.describe` for each leaf.
+
     >>> share_of_nonzeros({"kernel": jnp.array([[1.0, 0.0], [0.0, 0.0]]), "bias": jnp.ones(2)})
     Array(0.25, dtype=float32)
     """
@@ -77,6 +80,9 @@ class Scored(NamedTuple, Generic[Tree]):
       weights: pytree of arrays.
       scores: pytree of the structure of ``weights``, with a floating array of the same shape for each leaf that is
         pruned. Other leaves are not used, and may be ``None``.
+
+    See also:
+      `Pruner.scored`, which makes one; `Pruner.harden` for the final weights.
 
     >>> pruner = Pruner(density=0.5, lam=2.0, straight_through=True)
     >>> scored = pruner.scored({"kernel": jnp.array([[1.0, -3.0], [2.0, 0.2]]), "bias": jnp.ones(2)})
@@ -141,6 +147,10 @@ class Pruner:
 
     Raises:
       ValueError: an argument is known and out of range.
+
+    See also:
+      `sparse_topk.topk_mag_tree` for one call without schedules; `Scored` for scores to learn; `share_of_nonzeros` to
+      see what is left.
 
     >>> pruner = Pruner(density=0.25, lam=lambda step: 10.0 * 0.5**step)
     >>> params = {"kernel": jnp.array([[1.0, -3.0], [2.0, 0.5]]), "bias": jnp.ones(2)}

@@ -27,6 +27,9 @@ class SoftTopk(NamedTuple):
         are those of the scores, with ``num_slots`` along the axis.
       indices: int32, the index of the entry in each slot; slots of weight 0 hold the next largest entries.
       overflow: the sum of the mask over entries without a slot, one value per row; exactly 0 if the support fits.
+
+    See also:
+      `soft_topk`, which returns it.
     """
 
     weights: Array
@@ -54,6 +57,10 @@ def soft_topk(
     ``num_slots`` is a Python integer in ``[1, n]``, ``n`` the size of ``x`` along ``axis``, a single one. If fewer
     entries take part, others fill the slots with weight 0; at ``lam = 0`` the first ``k`` slots have weight 1. Other
     arguments and errors are as in ``topk_mask``.
+
+    See also:
+      `topk_mask` for the mask alone; `gather_slots` and `scatter_slots` for what is in the slots; `lam_of_support` for
+      a ``lam`` at which the support fits.
 
     >>> weights, indices, overflow = soft_topk([1.0, 3.0, 2.5, 2.0], 2, num_slots=2, lam=1.0)
     >>> weights, indices, float(overflow)
@@ -102,6 +109,9 @@ def gather_slots(values: ArrayLike, indices: ArrayLike) -> Array:
     Raises:
       ValueError: an argument has another shape or dtype.
 
+    See also:
+      `soft_topk` for the indices; `scatter_slots` for the way back.
+
     >>> gather_slots(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 1]))
     Array([[3., 4.],
            [3., 4.]], dtype=float32)
@@ -142,6 +152,9 @@ def scatter_slots(outputs: ArrayLike, indices: ArrayLike, weights: ArrayLike, n:
 
     Raises:
       ValueError: an argument has another shape or dtype.
+
+    See also:
+      `soft_topk` for indices and weights; `gather_slots` for the way there.
 
     >>> scatter_slots(jnp.array([[1.0, 1.0], [2.0, 4.0]]), jnp.array([2, 0]), jnp.array([1.0, 0.5]), 3)
     Array([[1., 2.],

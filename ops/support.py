@@ -43,6 +43,9 @@ def lam_of_support(
     Raises:
       ValueError: an argument known at trace time is out of range, or ``support`` is below ``k``.
 
+    See also:
+      `topk_mask` and `topk_mag`, which take this ``lam``; `soft_topk` for buffers that the support has to fit.
+
     >>> lam_of_support([1.0, 3.0, 2.5, 2.0], 2, support=3)
     Array(2.25, dtype=float32)
     """

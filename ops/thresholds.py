@@ -36,6 +36,9 @@ class TopkThreshold(NamedTuple):
       k: how much the threshold selects of the entries that it was found for.
       p: exponent of the regularisation.
       axis: the axis along which entries compete, or several, counted from the end.
+
+    See also:
+      `topk_threshold` and `prefix_topk_threshold`, which return it.
     """
 
     rounded: Array
@@ -135,6 +138,9 @@ def topk_threshold(
     Selection at test time then needs no batch, and entries may come one by one. ``threshold.ema`` is a mean of
     thresholds over training. Arguments and errors are as in ``topk_mask``; differentiable in ``x``, ``lam`` and ``k``.
 
+    See also:
+      `topk_mask` if no entries come later; `prefix_topk_threshold` for all prefixes of a sequence.
+
     >>> select = topk_threshold([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     >>> select.tau, select([1.0, 3.0, 2.5, 2.0]), select([2.25, 10.0])
     (Array(1.75, dtype=float32), Array([0.  , 1.  , 0.75, 0.25], dtype=float32), Array([0.5, 1. ], dtype=float32))
@@ -178,6 +184,9 @@ def prefix_topk_threshold(
 
     Raises:
       ValueError: an argument known at trace time is out of range.
+
+    See also:
+      `topk_threshold` for one threshold; `topk_mask` if later entries may count.
 
     >>> x = jnp.array([1.0, 3.0, 2.5, 2.0])
     >>> prefix_topk_threshold(x, 2, lam=1.0).entry(x)

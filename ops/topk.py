@@ -73,6 +73,10 @@ def relaxed_topk(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `topk_mask` and `topk_mag` for the usual ``phi``; `relaxed_topk_value`, of which this is the gradient;
+      `Nonlinearity` for a ``phi`` of your own.
+
     >>> relaxed_topk([1.0, -3.0, 2.5, 2.0], 2, phi="abs", lam=1.0)
     Array([ 0.  , -1.  ,  0.75,  0.25], dtype=float32)
     """
@@ -135,6 +139,12 @@ def topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `hard_topk_mask` for exactly ``k`` ones; `straight_through` for those with this gradient; `topk_mag` for
+      magnitudes; `soft_topk` for weights and indices; `topk_threshold` for entries that come later; `lam_of_support` to
+      choose ``lam``; `topk_fenchel_young_loss` for the loss whose gradient it gives; `topk_mask_tree` for a pytree;
+      `knapsack_mask` and `topk_plan` under more constraints.
+
     >>> topk_mask([1.0, 3.0, 2.5, 2.0], 2, lam=1.0)
     Array([0.  , 1.  , 0.75, 0.25], dtype=float32)
     """
@@ -181,6 +191,11 @@ def topk_mag(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `hard_topk_mag` for exactly ``k`` entries; `straight_through` for those with this gradient; `topk_mask` for the
+      largest by value; `topk_mag_tree` for a pytree; `pruning.Pruner` for a network that trains; `k_support_norm` for
+      the regulariser.
+
     >>> topk_mag([1.0, -3.0, 2.0, 0.5], 2, lam=1.0)
     Array([ 0. , -1.5,  1. ,  0. ], dtype=float32)
     """
@@ -207,6 +222,9 @@ def sparsemax(x: ArrayLike, *, lam: ArrayLike = 1.0, axis: Axis = -1, where: Arr
     Raises:
       ValueError: an argument is out of range.
 
+    See also:
+      `topk_mask` for several entries; `baselines.coding.sparsemax_attention`.
+
     >>> sparsemax([1.0, 0.5, -2.0])
     Array([0.75, 0.25, 0.  ], dtype=float32)
     """
@@ -227,6 +245,9 @@ def hard_topk_mask(
     A few passes over the data find the k-th largest value, without a sort. The derivative is 0. Arguments, result and
     errors are as in ``topk_mask``, except that ``k`` is a whole number and integers of any size are compared exactly.
 
+    See also:
+      `topk_mask` for a gradient; `straight_through` to have both.
+
     >>> hard_topk_mask([1.0, 3.0, 2.0, 3.0], 2)
     Array([0., 1., 0., 1.], dtype=float32)
     """
@@ -245,6 +266,10 @@ def hard_topk_mag(
     """Returns the ``k`` entries of largest magnitude unchanged, and zeros elsewhere.
 
     The derivative is 1 for kept entries and 0 for others. Arguments, result and errors are as in ``hard_topk_mask``.
+
+    See also:
+      `topk_mag` for a gradient in pruned entries, too; `straight_through` to have both; `topk_mag_tree` with ``lam=0``
+      for a pytree.
 
     >>> hard_topk_mag([1.0, -3.0, 2.0, 0.5], 2)
     Array([ 0., -3.,  2.,  0.], dtype=float32)

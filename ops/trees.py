@@ -53,6 +53,9 @@ def topk_mask_tree(
       A pytree like ``scores``. Leaves that take no part become ones, so that multiplying by the mask does not change
       them; keys of ``jax.random``, functions and strings are returned unchanged.
 
+    See also:
+      `topk_mask` for one array; `topk_mag_tree` for magnitudes; `pruning.Scored` for scores to learn.
+
     >>> topk_mask_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 1.5])}, k=2, lam=1.0)
     {'a': Array([0.25, 0.  ], dtype=float32), 'b': Array([1.  , 0.75], dtype=float32)}
     """
@@ -102,6 +105,10 @@ def topk_mag_tree(
     Raises:
       ValueError: an argument known at trace time is out of range, not exactly one of ``density`` and ``k`` is given, or
         no leaf takes part.
+
+    See also:
+      `topk_mag` for one array; `topk_mask_tree` for masks; `pruning.Pruner` for a network that trains; `Blocks`,
+      `Channels` and `NM` for groups.
 
     >>> topk_mag_tree({"a": jnp.array([1.0, -3.0]), "b": jnp.array([2.0, 0.5])}, density=0.5, lam=0.0)
     {'a': Array([ 0., -3.], dtype=float32), 'b': Array([2., 0.], dtype=float32)}

@@ -44,6 +44,10 @@ def relaxed_topk_value(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `relaxed_topk` for its gradient; `topk_conjugate` for the regulariser; `topk_fenchel_young_loss` for a loss made
+      of it.
+
     >>> float(relaxed_topk_value([1.0, 3.0, 2.0], 2, lam=1.0))
     4.0
     """

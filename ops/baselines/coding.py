@@ -87,6 +87,9 @@ def curvature_bound(dictionary: ArrayLike) -> Array:
     Raises:
       ValueError: the dictionary is not a matrix.
 
+    See also:
+      `sparse_code` and `Lista`, whose steps it bounds.
+
     >>> float(curvature_bound([[3.0, 0.0], [0.0, 1.0]]).round())
     9.0
     """
@@ -112,6 +115,9 @@ def sigshrink(x: Array, threshold: Array | float, sharpness: Array | float) -> A
     This is SigShrink (Atto, Pastor and Mercier, "Smooth Sigmoid Wavelet Shrinkage for Non-Parametric Estimation",
     ICASSP 2008). `sharpness -> inf` gives *hard* thresholding, which does not shrink the entries that it keeps.
 
+    See also:
+      `Lista`, which may shrink so; `soft_threshold_topk`.
+
     >>> sigshrink(jnp.array([0.1, 3.0]), 1.0, 10.0).round(2)
     Array([0., 3.], dtype=float32)
     """
@@ -123,6 +129,9 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     """Returns a vector `[n]` after soft thresholding at its (k+1)-th largest magnitude, so that k entries are left.
 
     Ties at that magnitude leave fewer. `k` may be traced; it is rounded down.
+
+    See also:
+      `sparse_topk.hard_topk_mag`, which does not shrink; `sparse_topk.topk_mag`.
 
     >>> soft_threshold_topk(jnp.array([1.0, -3.0, 2.0]), 2)
     Array([ 0., -2.,  1.], dtype=float32)
@@ -150,6 +159,9 @@ def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
 
     Raises:
       ValueError: an argument's shape does not fit, or `lam` is known and out of range.
+
+    See also:
+      `sparse_code` for a code that is sparse.
 
     >>> ridge_code([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]], 1.0).round(1)
     Array([1.5, 0.5], dtype=float32)
@@ -285,6 +297,9 @@ class SparseCode(NamedTuple):
       gap: `(...)`, a bound of the distance of the objective from its minimum, relative to the objective
         (`sparse_code`), or to its value at the atom farthest from `x` (`scale_free_attention`).
       converged: bool `(...)`, whether the gap is within `tol`.
+
+    See also:
+      `sparse_code` and `scale_free_attention`, which return it.
     """
 
     code: Array
@@ -351,6 +366,9 @@ def sparse_code(
 
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range.
+
+    See also:
+      `ridge_code` for a dense code; `Lista` for a network of few iterations.
 
     >>> sparse_code([3.0, 0.5], [[1.0, 0.0], [0.0, 1.0]], 1.0).code.round(1)
     Array([2., 0.], dtype=float32)
@@ -440,6 +458,9 @@ def scale_free_attention(
     Raises:
       ValueError: a shape does not fit, or an argument known at trace time is out of range.
 
+    See also:
+      `sparsemax_attention` for scores by products; `sparse_topk.sparsemax`.
+
     >>> scale_free_attention([3.0, 1.0], [[1.0, 0.0], [0.0, 1.0]]).code.round(2)
     Array([1., 0.], dtype=float32)
     """
@@ -502,6 +523,9 @@ def sparsemax_attention(
     Raises:
       ValueError: a shape does not fit.
 
+    See also:
+      `sparse_topk.sparsemax`; `scale_free_attention` for scores by distance.
+
     >>> sparsemax_attention([[1.0, 0.0]], [[1.0, 0.0], [0.5, 0.0]], [[4.0], [8.0]])
     Array([[5.2928934]], dtype=float32)
     """
@@ -549,6 +573,9 @@ class Lista:
 
     Raises:
       ValueError: `layers` or `lam` is not positive, or there is no such shrinkage.
+
+    See also:
+      `sparse_code`, whose iterations it unrolls.
     """
 
     dictionary: ArrayLike

@@ -73,6 +73,9 @@ def sample_binary_concrete(key: Array, log_alpha: Array, *, temperature: ArrayLi
       key: a key of `jax.random`.
       log_alpha: float array, any shape: the location, which is the log odds of the relaxed Bernoulli variable.
       temperature: > 0, a scalar.
+
+    See also:
+      `binary_concrete_pdf` and `binary_concrete_cdf`; `sample_gates` for exact zeros.
     """
     check_scalar("temperature", temperature, POSITIVE)
     log_alpha = floating(log_alpha, "log_alpha")
@@ -91,6 +94,9 @@ def binary_concrete_cdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
     Returns:
       Array of the shape and dtype of `x` (integers are promoted to float).
 
+    See also:
+      `binary_concrete_pdf`; `sample_binary_concrete`.
+
     >>> float(binary_concrete_cdf(0.5, 0.0, temperature=0.5))
     0.5
     """
@@ -104,6 +110,9 @@ def binary_concrete_pdf(x: ArrayLike, log_alpha: ArrayLike, *, temperature: Arra
 
     Below a temperature of 1 it grows without bound towards both ends. Arguments and result are as for
     `binary_concrete_cdf`.
+
+    See also:
+      `binary_concrete_cdf`; `sample_binary_concrete`.
 
     >>> float(binary_concrete_pdf(0.5, 0.0, temperature=1.0))
     1.0
@@ -129,12 +138,20 @@ def _prepare(x: ArrayLike, log_alpha: ArrayLike, temperature: ArrayLike) -> tupl
 
 
 def sample_gates(key: Array, log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) -> Array:
-    """Returns independent gates in [0, 1], one per entry of `log_alpha`, reparametrised (eqs. 10, 11)."""
+    """Returns independent gates in [0, 1], one per entry of `log_alpha`, reparametrised (eqs. 10, 11).
+
+    See also:
+      `deterministic_gates` for evaluation; `l0_penalty` for the loss; `sparse_topk.pruning.Scored` for masks of a given
+      size.
+    """
     return _stretch(sample_binary_concrete(key, log_alpha, temperature=temperature))
 
 
 def deterministic_gates(log_alpha: Array) -> Array:
     """Returns the gates for evaluation (eq. 13), which are exactly 0 where `log_alpha <= log(-LOW / HIGH)`.
+
+    See also:
+      `sample_gates` for training.
 
     >>> deterministic_gates(jnp.array([-9.0, 0.0, 9.0]))
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -144,6 +161,9 @@ def deterministic_gates(log_alpha: Array) -> Array:
 
 def probability_open(log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) -> Array:
     """Returns `P(z != 0)`, the probability that a sampled gate is not 0 (eq. 12).
+
+    See also:
+      `probability_zero`; `l0_penalty`, its sum.
 
     >>> float((100 * probability_open(jnp.array(0.0))).round())
     83.0
@@ -155,6 +175,9 @@ def probability_open(log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) 
 def probability_zero(log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) -> Array:
     """Returns `P(z = 0)`, the probability that a gate is exactly 0, without the cancellation in `1 - P(z != 0)`.
 
+    See also:
+      `probability_open`; `probability_one`.
+
     >>> float((100 * probability_zero(jnp.array(0.0))).round())
     17.0
     """
@@ -164,6 +187,9 @@ def probability_zero(log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) 
 
 def probability_one(log_alpha: Array, *, temperature: ArrayLike = TEMPERATURE) -> Array:
     """Returns `P(z = 1)`, the probability that a sampled gate is exactly 1.
+
+    See also:
+      `probability_open`; `probability_zero`.
 
     >>> float((100 * probability_one(jnp.array(0.0))).round())
     17.0
@@ -177,6 +203,9 @@ def hard_concrete_pdf(z: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayL
 
     `log_alpha` has the shape of `z` or is a scalar; the result has the shape and dtype of `z`.
 
+    See also:
+      `hard_concrete_cdf`; `sample_gates`.
+
     >>> float((100 * hard_concrete_pdf(0.5, 0.0)).round())
     56.0
     """
@@ -189,6 +218,9 @@ def hard_concrete_cdf(z: ArrayLike, log_alpha: ArrayLike, *, temperature: ArrayL
     """Returns the probability that a gate is at most `z`: `P(z = 0)` at 0, and 1 from 1 on.
 
     `log_alpha` has the shape of `z` or is a scalar; the result has the shape and dtype of `z`.
+
+    See also:
+      `hard_concrete_pdf`; `sample_gates`.
 
     >>> float(hard_concrete_cdf(1.0, 0.0))
     1.0
@@ -208,6 +240,9 @@ def l0_penalty(log_alphas: object, *, temperature: ArrayLike = TEMPERATURE) -> A
 
     Returns:
       A scalar, float32 (float64 where a leaf is float64); 0 for no gates.
+
+    See also:
+      `sample_gates`; `probability_open` for each gate.
 
     >>> float(l0_penalty({"layer": jnp.zeros(4)}).round())
     3.0

@@ -84,6 +84,10 @@ def isotonic_regression(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `sparse_topk.isotonic.isotonic_solution` to see whether the solver converged; `sparse_topk.project_permutahedron`
+      and `sparse_topk.soft_sort`, which stand on it.
+
     >>> isotonic_regression([1.0, 3.0, 2.0])
     Array([2., 2., 2.], dtype=float32)
     """
@@ -108,6 +112,9 @@ def isotonic_solution(
     """Returns ``isotonic_regression`` as a ``Solution``, which says whether the solver converged.
 
     Arguments and errors are those of ``sparse_topk.isotonic_regression``.
+
+    See also:
+      `sparse_topk.isotonic_regression` for the values alone; `PAV`, `Dykstra` and `Dual` for settings.
 
     >>> isotonic_solution([1.0, 3.0, 2.0], solver="dykstra").converged
     Array(True, dtype=bool)

@@ -19,7 +19,11 @@ from .problem import Problem
 
 @dataclasses.dataclass(frozen=True)
 class PAV:
-    """Pool adjacent violators (App. B.2): exact, any ``p`` and ``phi``, O(n log n)."""
+    """Pool adjacent violators (App. B.2): exact, any ``p`` and ``phi``, O(n log n).
+
+    See also:
+      `Dykstra` and `Dual`, which iterate.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +40,9 @@ class Dykstra(_Iterative):
       max_iter: the most iterations, each a projection onto ``C_1`` and one onto ``C_2``.
       tol: residual at which a row has converged, in units of ``lam``. The default is 1e-6 in float32 and 1e-12 in
         float64, plus the rounding of the entries. 0 makes exactly ``max_iter`` iterations (the paper's V-MoE uses 10).
+
+    See also:
+      `PAV`, which is exact and usually faster; `Dual` for other ``p``.
     """
 
 
@@ -46,6 +53,9 @@ class Dual(_Iterative):
     Attributes:
       max_iter: the most iterations, each over the multipliers of both parities.
       tol: as in ``Dykstra``.
+
+    See also:
+      `PAV`, which is exact and faster; `Dykstra` for ``p = 2``.
     """
 
 
@@ -71,6 +81,9 @@ class Solution(NamedTuple):
         value per row, in the shape of the entries without their axis.
       residual: the violation of the optimality conditions, in units of ``v``.
       converged: bool, whether the residual is within the tolerance.
+
+    See also:
+      `isotonic_solution` and `topk_solution`, which return it.
     """
 
     v: Array

@@ -36,6 +36,9 @@ def topk_solution(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `sparse_topk.relaxed_topk` for the operator; `isotonic_solution` for other weights.
+
     >>> topk_solution([1.0, 3.0, 2.0], 2, lam=1.0)[1].converged
     Array(True, dtype=bool)
     """

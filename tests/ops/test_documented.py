@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import operator
 import re
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def functions(package):
     return [name for name, value in public.items() if inspect.isfunction(value) or ">>>" in (value.__doc__ or "")]
 
 
+def symbols(package):
+    return [name for name in PACKAGES[package].__all__ if not inspect.ismodule(getattr(PACKAGES[package], name))]
+
+
 @pytest.mark.parametrize(
     ("package", "function"),
     [(package, function) for package in PACKAGES for function in functions(PACKAGES[package])],
@@ -37,6 +42,16 @@ def test_public_functions_do_what_their_examples_say(package, function):
     (found,) = doctest.DocTestFinder(recurse=False).find(value, function, globs=vars(inspect.getmodule(value)) | {})
     assert found.examples or function in WITHOUT, function
     assert doctest.DocTestRunner(verbose=False).run(found).failed == 0
+
+
+@pytest.mark.parametrize(("package", "symbol"), [(package, name) for package in PACKAGES for name in symbols(package)])
+def test_see_also_names_what_there_is(package, symbol):
+    section = re.search(r"^See also:\n((?:  .*\n?)+)", inspect.getdoc(getattr(PACKAGES[package], symbol)), re.MULTILINE)
+    names = re.findall(r"(?<!`)`([\w.]+)`", section[1])
+    assert names
+    for name in names:  # found as Sphinx finds it: in the module of the symbol, or by its whole name
+        start = ops if name.startswith("sparse_topk.") else PACKAGES[package]
+        assert operator.attrgetter(name.removeprefix("sparse_topk."))(start)
 
 
 @pytest.mark.parametrize("name", PACKAGES)

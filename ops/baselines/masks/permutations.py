@@ -42,6 +42,9 @@ def softsort_topk_mask(x: ArrayLike, k: ArrayLike, *, lam: ArrayLike = 1.0, axis
     last row of a fractional ``k`` counts in part. If fewer than ``k`` entries are above ``-inf``, the mask sums to
     their number.
 
+    See also:
+      `sparse_topk.topk_mask`, which is sparse and at most 1; `neuralsort_topk_mask`; `sparse_topk.soft_sort`.
+
     >>> (100 * softsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([27., 82., 74., 17.], dtype=float32)
     """
@@ -98,6 +101,9 @@ def neuralsort_topk_mask(x: ArrayLike, k: int, *, lam: ArrayLike = 1.0, axis: Ax
     rounding errors grow with them: at n = 10,000 in float32 a ``lam`` of a thousandth of the range of ``x`` is too
     small, though 0 is exact. Other arguments, derivatives (none in ``k``), limits, result and errors are as for
     ``softsort_topk_mask``.
+
+    See also:
+      `sparse_topk.topk_mask`, which is sparse; `softsort_topk_mask`; `sparse_topk.soft_sort`.
 
     >>> (100 * neuralsort_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([22., 92., 82.,  5.], dtype=float32)

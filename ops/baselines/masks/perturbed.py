@@ -113,6 +113,9 @@ def perturbed_topk_mask(
     Raises:
       NotImplementedError: a second derivative is asked for.
 
+    See also:
+      `sparse_topk.topk_mask` without noise; `sparse_topk.hard_topk_mask`, of which it is the mean.
+
     >>> perturbed_topk_mask([1.0, 3.0, 2.0, 0.5], 2, lam=0.1, key=jax.random.key(0))
     Array([0., 1., 1., 0.], dtype=float32)
     """

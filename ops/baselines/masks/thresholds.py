@@ -152,6 +152,9 @@ def sigmoid_topk_mask(
     Raises:
       ValueError: an argument known at trace time is out of range.
 
+    See also:
+      `sparse_topk.topk_mask`, which is sparse; `dftopk_mask` for a threshold in closed form.
+
     >>> (100 * sigmoid_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([35., 80., 60., 25.], dtype=float32)
     """
@@ -171,6 +174,9 @@ def entropic_ot_topk_mask(
 
     ``lam`` is the strength of the entropy, in units of the squared distance between the two targets; both papers call
     it epsilon. Other arguments, derivatives, result and errors are as for ``sigmoid_topk_mask``.
+
+    See also:
+      `sparse_topk.topk_mask`, which is sparse; `sigmoid_topk_mask` without squashing.
 
     >>> (100 * entropic_ot_topk_mask([1.0, 3.0, 2.0, 0.5], 2, lam=0.1)).round()
     Array([  7., 100.,  92.,   1.], dtype=float32)
@@ -214,6 +220,9 @@ def lapsum_topk_mask(
     Top-k Selection" (2025), which calls ``lam`` alpha. ``lam -> inf`` gives ``k / n`` everywhere. Arguments,
     derivatives, cost, result and errors are as for ``sigmoid_topk_mask``.
 
+    See also:
+      `sparse_topk.topk_mask`, which is sparse; `sigmoid_topk_mask` for the logistic distribution.
+
     >>> (100 * lapsum_topk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([28., 88., 67., 17.], dtype=float32)
     """
@@ -232,6 +241,9 @@ def dftopk_mask(
     Differentiable in ``x`` and ``lam``, not in ``k``, which is a whole number in ``[0, n]``. Takes O(n) time and
     memory; a new ``k`` or ``lam`` compiles nothing. If there are at most ``k`` entries above ``-inf``, these get 1.
     Other arguments, result and errors are as for ``sigmoid_topk_mask``.
+
+    See also:
+      `sigmoid_topk_mask` for a mask that sums to ``k``; `sparse_topk.topk_mask` for one that is sparse, too.
 
     >>> (100 * dftopk_mask([1.0, 3.0, 2.0, 0.5], 2)).round()
     Array([38., 82., 62., 27.], dtype=float32)
