@@ -1,14 +1,17 @@
 """The documentation site, by Sphinx: `make docs`."""
 
 import ast
+import base64
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -36,7 +39,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]  # of the page of a function or class
-default_role = "literal"  # single backticks in docstrings
+default_role = "py:obj"  # single backticks in docstrings: a link, if it is a public name
 
 
 def program(path: Path) -> str:
@@ -93,13 +96,18 @@ html_theme_options = {
     "show_toc_level": 2,
     "use_download_button": False,
     "use_fullscreen_button": False,
+    "article_header_end": ["notebook.html", "toggle-secondary-sidebar.html"],
     "home_page_in_toc": True,
     "navbar_persistent": [],  # a second field for searching, in a bar of its own
     "footer_content_items": ["copyright.html"],
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_extra_path = ["llms.txt"]  # into the root of the site
+_notebooks = HERE / "_build" / "jupyter_execute" / "tutorials"  # where MyST-NB writes them, with their results
+_gallery = HERE / "_build" / "gallery"
+for _folder in (_notebooks, _gallery):
+    _folder.mkdir(parents=True, exist_ok=True)
+html_extra_path = ["llms.txt", str(_notebooks)]  # into the root of the site
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_show_search_summary = False  # they are fetched, which browsers refuse to pages that are files
 html_show_sphinx = False
@@ -119,6 +127,20 @@ def _on_include(app: Sphinx, path: Path, parent: str, source: list[str]) -> None
     source[0] = text
 
 
+def _on_reading(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
+    pages.sort(key="tutorials/index".__eq__)  # the gallery comes last: its pictures are results of the tutorials
+
+
+def _on_source(app: Sphinx, page: str, source: list[str]) -> None:
+    for path in _notebooks.glob("*.ipynb") if page == "tutorials/index" else ():
+        cells = json.loads(path.read_text())["cells"]
+        results = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
+        first = next(result["image/png"] for result in results if "image/png" in result)
+        (_gallery / f"{path.stem}.png").write_bytes(base64.b64decode(first))
+
+
 def setup(app: Sphinx) -> None:
     """Hooks of the events of a build."""
     app.connect("include-read", _on_include)
+    app.connect("env-before-read-docs", _on_reading)
+    app.connect("source-read", _on_source)

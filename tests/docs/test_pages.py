@@ -1,7 +1,9 @@
 """The sources of the documentation site hold together; `make docs` builds it, and runs the tutorials."""
 
+import doctest
 import re
 
+import jax
 import pytest
 import sparse_topk
 from sparse_topk import baselines, isotonic, pruning
@@ -57,6 +59,11 @@ def test_code_imports_what_users_install(path):
     imports = re.findall(r"^(?:from|import) (?:ops|sparse_topk)\b.*$", code, re.MULTILINE)
     assert [line for line in imports if "sparse_topk" not in line] == []
     exec("\n".join(imports), {})
+
+
+def test_a_module_of_nnx_is_pruned_as_the_page_says():
+    with jax.numpy_dtype_promotion("standard"):  # which optax.adam needs
+        assert not doctest.testfile(str(DOCS / "how_to" / "nnx.md"), module_relative=False).failed
 
 
 def test_links_of_llms_txt_lead_to_pages():
