@@ -1,15 +1,14 @@
-"""Writes a page as one HTML file that contains data, code, style and Plotly."""
+"""Writes a page as one HTML file that contains data, code, style, and D3 and Observable Plot, which draw its plot."""
 
 import html
 import json
 from pathlib import Path
 from typing import Any
 
-import plotly
-
 _ASSETS = Path(__file__).parent / "assets"
 _SCRIPTS = ("common", "statistics", "tables", "curves", "start")
-_PLOTLY = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+# From npm, unchanged: d3 7.9.2 and @observablehq/plot 0.6.17 (its plot.umd.min.js).
+_PLOT = [_ASSETS / "vendor" / name for name in ("d3.min.js", "plot.min.js")]
 
 
 def page(title: str, data: dict[str, Any], *, summary: str, before: str = "") -> str:
@@ -28,7 +27,8 @@ def page(title: str, data: dict[str, Any], *, summary: str, before: str = "") ->
         "STYLE": (_ASSETS / "page.css").read_text(encoding="utf-8"),
         # No name or message in the data may end their element.
         "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "PLOTLY": _PLOTLY.read_text(encoding="utf-8"),
+        "LICENCE": (_ASSETS / "vendor" / "LICENSE").read_text(encoding="utf-8"),
+        "PLOT": "\n".join(path.read_text(encoding="utf-8") for path in _PLOT),
         "SCRIPT": "\n".join((_ASSETS / f"{name}.js").read_text(encoding="utf-8") for name in _SCRIPTS),
     }
     pieces = (_ASSETS / "page.html").read_text(encoding="utf-8").split("@@")

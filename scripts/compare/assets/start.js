@@ -29,7 +29,7 @@ if (DATA.groups.length) {
   for (const id of ["curves", "finals", "fields"]) byId(id).hidden = true;
 }
 draw();
-byId("plot").on?.("plotly_relayout", zoomed);
+if (DATA.groups.length) new ResizeObserver(drawCurves).observe(byId("plot"));
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); byId("main").focus(); });
 for (const query of [system, window.matchMedia("(max-width: 44rem)")]) query.addEventListener("change", draw);
 window.addEventListener("hashchange", () => { readAddress(); draw(); });

@@ -18,8 +18,8 @@ from tests.scripts.browser import chromium, watched
 from tests.scripts.workdirs import write_fine_tuning, write_workdir
 
 START = [90.0, 88.0, 89.0]
-READY = "#plot .main-svg"
-RANGES = "['xaxis', 'yaxis'].flatMap((axis) => byId('plot')._fullLayout[axis].range)"
+READY = "#plot svg"
+RANGES = "['x', 'y'].flatMap((side) => chart.scale(side).domain)"
 MOST_PIXELS = 3000  # of the height of a page before one has opened more of it
 
 
@@ -64,7 +64,7 @@ def page(browser, path):
 def lines(page):
     """The curves that are drawn, without their bands: name and values."""
     return page.evaluate(
-        "byId('plot').data.filter((trace) => !trace.fill).map((trace) => [trace.name, trace.x, trace.y])"
+        "drawn.map(({ label, points }) => [label, points.map(({ x }) => x), points.map(({ y }) => y)])"
     )
 
 
@@ -81,7 +81,7 @@ def group_id(page, run):
 def test_curves_are_chosen_by_mouse_keyboard_and_filter_and_drawn_as_asked(page):
     names = [name for name, _, _ in lines(page)]
     assert len(names) == 4
-    assert any("dataset &lt;script&gt;oops()&lt;/script&gt;" in name for name in names)
+    assert any("dataset <script>oops()</script>" in name for name in names)
     box = f"#show-{group_id(page, 'b')}"
     page.click(box)
     assert len(lines(page)) == len(column(page, "runs")) == 3
@@ -98,8 +98,24 @@ def test_curves_are_chosen_by_mouse_keyboard_and_filter_and_drawn_as_asked(page)
     page.select_option("#metric", "train_loss")
     assert lines(page)[0][2][1] == pytest.approx(19 / 50, rel=1e-4)
     page.check("#log-y")
-    assert page.evaluate("byId('plot')._fullLayout.yaxis.type") == "log"
+    assert page.evaluate("chart.scale('y').type") == "log"
     assert page.inner_text("#problems summary") == "Left out (1)"
+
+
+def test_the_mouse_shows_values_and_zooms(page):
+    x, y = page.evaluate("['x', 'y'].map((side) => chart.scale(side).apply(drawn[0].points.at(-1)[side]))")
+    box = page.locator("#plot").bounding_box()
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    assert "7.0 ± 2.5" in page.text_content("#plot [aria-label=tip]")
+    whole = page.evaluate(RANGES)
+    page.mouse.down()
+    page.mouse.move(box["x"] + x - 100, box["y"] + y - 100)
+    page.mouse.up()
+    x0, x1, y0, y1 = page.evaluate(RANGES)
+    assert whole[0] < x0 < x1 <= whole[1]
+    assert whole[2] < y0 < y1 < whole[3]
+    page.click("#curves-reset")
+    assert page.evaluate(RANGES) == whole
 
 
 def test_differences_are_those_that_python_finds(page, runs):
@@ -155,11 +171,10 @@ def test_plots_are_saved_with_the_names_of_what_they_show(page):
         return download.value.path().read_bytes()
 
     svg = saved("svg").decode()
-    names = re.findall(r'<text class="legendtext"[^>]*>(.*?)</text>', svg)
-    assert [html.unescape(name) for name in names] == [html.unescape(name) for name, _, _ in lines(page)]
+    names = re.findall(r'<text class="name"[^>]*>(.*?)</text>', svg)
+    assert [html.unescape(name) for name in names] == [name for name, _, _ in lines(page)]
     width, height = struct.unpack(">II", saved("png")[16:24])  # of the header of a PNG
     assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
-    assert page.evaluate("byId('plot')._fullLayout.showlegend") is False  # the page has its own list
 
 
 def test_columns_sort_both_ways_and_by_keyboard(page):
