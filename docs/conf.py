@@ -4,12 +4,13 @@ import ast
 import base64
 import hashlib
 import importlib.util
-import json
 import os
 import re
 import sys
 from pathlib import Path
 
+import nbformat
+from jupyter_cache import get_cache
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -96,7 +97,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "use_download_button": False,
     "use_fullscreen_button": False,
-    "article_header_end": ["notebook.html", "toggle-secondary-sidebar.html"],
+    "article_header_end": ["notebook.html", "article-header-buttons.html"],
     "home_page_in_toc": True,
     "navbar_persistent": [],  # a second field for searching, in a bar of its own
     "footer_content_items": ["copyright.html"],
@@ -133,10 +134,12 @@ def _on_reading(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
 
 def _on_source(app: Sphinx, page: str, source: list[str]) -> None:
     for path in _notebooks.glob("*.ipynb") if page == "tutorials/index" else ():
-        cells = json.loads(path.read_text())["cells"]
-        results = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
-        first = next(result["image/png"] for result in results if "image/png" in result)
-        (_gallery / f"{path.stem}.png").write_bytes(base64.b64decode(first))
+        # MyST-NB writes a notebook without its results where they are in the cache.
+        _, notebook = get_cache(nb_execution_cache_path).merge_match_into_notebook(nbformat.read(path, as_version=4))
+        nbformat.write(notebook, path)
+        results = [result.get("data", {}) for cell in notebook.cells for result in cell.get("outputs", ())]
+        picture = next(data["image/png"] for data in results if "image/png" in data)
+        (_gallery / f"{path.stem}.png").write_bytes(base64.b64decode(picture))
 
 
 def setup(app: Sphinx) -> None:
