@@ -104,6 +104,7 @@ html_theme_options = {
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 _notebooks = HERE / "_build" / "jupyter_execute" / "tutorials"  # where MyST-NB writes them, with their results
 _gallery = HERE / "_build" / "gallery"
 for _folder in (_notebooks, _gallery):

@@ -165,4 +165,4 @@ def _solvers(times: Rows, errors: Rows) -> list[str]:
         medians = {row["n"]: f"{row['median_ms']:.2g}" for row in times if row["way"] == way}
         worst = [row["max_abs_error"] for row in errors if row["way"] == way and row["n"] <= _SIZES[-1]]
         rows.append([way, *(medians.get(n, "-") for n in _SIZES), f"{max(worst):.0e}" if worst else "-"])
-    return grid(["", *(f"n = {n:,}" for n in _SIZES), "largest error"], rows, text=1)
+    return grid(["solver", *(f"n = {n:,}" for n in _SIZES), "largest error"], rows, text=1)

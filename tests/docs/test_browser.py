@@ -1,6 +1,9 @@
 """The site in a browser, where `make docs` has built it: every page, on a desk and on a phone."""
 
+from pathlib import Path
+
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from tests.docs.pages import PAGES, SITE, name_of
 from tests.scripts.browser import chromium, watched
@@ -14,6 +17,7 @@ STATE = """() => ({
   formulas: document.querySelectorAll(".math").length,
   drawn: document.querySelectorAll(".math > mjx-container > svg").length,
   failed: [...document.querySelectorAll("[data-mml-node=merror]")].map((node) => node.parentNode.textContent),
+  notebooks: [...document.querySelectorAll(".header-article__inner a[download]")].map((link) => link.pathname),
   broken: [...document.images].filter((image) => image.complete && !image.naturalWidth).map((image) => image.src),
   excess: document.documentElement.scrollWidth - window.innerWidth,
 })"""
@@ -36,5 +40,16 @@ def test_page(browser, path):
         assert state["drawn"] == state["formulas"]
         assert state["broken"] == []
         assert state["excess"] <= 0
+        tutorial = path.parent.name == "tutorials" and path.stem != "index"
+        assert [Path(name) for name in state["notebooks"]] == [SITE / f"{path.stem}.ipynb"] * tutorial
+        assert all('"image/png"' in Path(name).read_text() for name in state["notebooks"])  # with its results
         page.set_viewport_size({"width": 390, "height": 844})
         assert page.evaluate(STATE)["excess"] <= 0, "it scrolls sideways on a phone"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "tutorials/index", "tutorials/topk_loss", "api/index", "results/benchmarks"])
+def test_nothing_keeps_people_from_reading(browser, name, scheme):
+    with watched(browser, SITE / f"{name}.html", ready="article", scheme=scheme, site=SITE) as page:
+        violations = Axe().run(page, options={"preload": False}).response["violations"]  # by no requests of its own
+        assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
