@@ -16,7 +16,7 @@ from scripts.compare.series import AXES, curve, is_per_seed, rows_kept
 
 Json = dict[str, Any]
 
-BUDGET = 500_000  # numbers in all curves together: pages stay below 4 MB
+BUDGET = 500_000  # numbers in all curves together, at most 3 MB of a page
 _FEWEST, _MOST = 16, 2_000  # points of a curve
 _NUMBERS_PER_POINT = 6  # mean, interval, row, and the places of the row on three axes
 

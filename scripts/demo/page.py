@@ -36,7 +36,7 @@ def make(
     before += (_section(part, verdicts.get(part, ""), out / part.experiment) for part in parts)
     path = out / "index.html"
     data = contents(group(found), found.problems)
-    summary = f"<p>{_STAND_IN}</p><p class="conclusion">{html.escape(' '.join(conclusion))}</p>"
+    summary = f"<p>{_STAND_IN}</p><p class='conclusion'>{html.escape(' '.join(conclusion))}</p>"
     write_atomically(path, page("The demo", data, summary=summary, before="\n".join(before)))
     return path
 
