@@ -76,7 +76,12 @@ def _on_test(runs: pd.DataFrame) -> list[str]:
     """Returns a sentence on what is left of the gain, and a table for each budget, whose first row has no mask."""
     cells: dict[str, Any] = {"": runs["mask.method"].map(NAMES)}
     cells |= {name: markdown.value(runs, metric) for name, metric in _COLUMNS.items()}
-    over = minus(runs, PRESENTATION.references(runs["run"]), _HEAD)
+    nearest, patterns = PRESENTATION.references(runs["run"]), runs["mask.pattern"]
+    references = {  # at the same budget alone
+        name: other if other and other.fields["mask.pattern"] == patterns[name] else None
+        for name, other in nearest.items()
+    }
+    over = minus(runs, references, _HEAD)
     cells["minus edge-popup"] = markdown.cells(over, signed=True).where(runs["seeds"] > 1, "-")
     rows = pd.DataFrame(cells)
     lines = _what_is_left(runs)
