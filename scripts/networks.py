@@ -43,13 +43,13 @@ DIRECTORY = RESULTS / "networks"
 SEED = 0
 _ADVICE = "put back a copy of it, or make it again"
 _BLOCK = 1000  # images at once
-_HEAD = "classifier/"
+_HEAD = "classifier/"  # the network has a convolution of the name "head"
 
 Arrays = dict[str, np.ndarray]
 
 
 class Kept(NamedTuple):
-    """What is kept: of which run, and how.
+    """A file to keep: the run that it comes from, and how its arrays are taken and checked.
 
     Attributes:
       experiment, preset, run: a run of a suite, whose choices are those of the directory `results`.
@@ -93,14 +93,11 @@ def error(arrays: Numbers, data: Data) -> float:
 
 def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
     """Returns the hard masks of EfficientNet-Lite0's kernels by path, bool [1, 1, C, C'], and the head behind them."""
-    ones = {name: jnp.ones(scores.shape) for name, scores in flatten_dict(params["scores"], sep="/").items()}
-    pruner = Pruner(lam=0.0, **PATTERNS[config.mask.pattern])
-    hard = pruner.harden(Scored(ones, flatten_dict(params["scores"], sep="/")))
+    scores = flatten_dict(params["scores"], sep="/")
+    hard = Pruner(lam=0.0, **PATTERNS[config.mask.pattern]).harden(Scored(jax.tree.map(jnp.ones_like, scores), scores))
     head = load_params(Path(config.pretrained).parent)[1]["head"]
-    # The network has a convolution of the name "head".
-    return {name: np.asarray(mask) != 0 for name, mask in hard.items()} | {
-        f"{_HEAD}{name}": head[name] for name in head
-    }
+    masks = {name: np.asarray(mask) != 0 for name, mask in hard.items()}
+    return masks | {f"{_HEAD}{name}": array for name, array in head.items()}
 
 
 def masked_accuracy(arrays: Numbers, data: Data) -> float:
@@ -161,7 +158,7 @@ def router(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arr
 
 
 def choices_alike(arrays: Numbers, data: Data) -> float:
-    """Returns the percentage of tokens and experts of which NumPy, by the k largest logits, says as the network."""
+    """Returns the percentage of pairs of token and expert on which the k largest logits and the network agree."""
     alike = []
     for block in sorted({name.split("/")[0] for name in arrays}):
         scores, taken = arrays[f"{block}/tokens"] @ arrays[f"{block}/kernel"], arrays[f"{block}/taken"]

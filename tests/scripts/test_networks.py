@@ -1,4 +1,4 @@
-"""What is kept for NumPy: it gives what its run measured, or is not kept."""
+"""Files for NumPy give what their run measured, or are not kept."""
 
 import dataclasses
 import json
