@@ -64,6 +64,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     optimizer.validate_lam(mask.lam, "mask.lam")
     require(mask.temperature > 0, "mask.temperature", mask.temperature, "positive")
     require(mask.penalty >= 0, "mask.penalty", mask.penalty, "at least 0")
+    single = len(config.seeds) == 1 or not config.export_params
+    require(single, "seeds", config.seeds, "a single one where export_params=True")
     allowed = "the parameters of a dense run, which itself has none"
     require(bool(config.pretrained) == (mask.method != "dense"), "pretrained", config.pretrained, allowed)
 

@@ -79,6 +79,7 @@ class Experiment:
         may then be [B, ...]; for what is no mean itself, as an entropy is of frequencies. None: the means are it.
       optimizer: applied to the gradient of the objective; most often `optimizer.make(config)`.
       pretrained: parameters to start from, NumPy arrays in a part of the tree that `init` makes, or all of it.
+      pretrained_by_seed: whether these have a leading axis, of the config's seeds.
       after_update: `after_update(params, opt_state, gradient, progress) -> params, opt_state`, applied after every
         update: to put parameters back where they may lie, or to rewire a network by the `gradient` before the update.
       augment: `augment(key, images) -> images`, on the device, of a whole training batch before the loss sees it.
@@ -99,6 +100,7 @@ class Experiment:
     evaluate: Callable[[Params, Batch, jax.Array], Metrics]
     optimizer: optax.GradientTransformation
     pretrained: Params | None = None
+    pretrained_by_seed: bool = False
     after_update: Callable[[Params, optax.OptState, Params, jax.Array], tuple[Params, optax.OptState]] = (
         lambda params, opt_state, gradient, progress: (params, opt_state)
     )

@@ -1,7 +1,8 @@
 """Records a run: its rows, a line of progress for each, and files at the end, if its config asks for them.
 
 config.tensorboard        its rows for TensorBoard, and histograms of its parameters
-config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); of a single seed
+config.export_params      its parameters, or what its experiment makes of them (`Experiment.exported`); seeds, if there
+                          are several, are the first axis
 config.export_examples    what its experiment says of each evaluated example (`Experiment.examine`)
 
 `params.npz` has one float32 array per parameter, under its path in the tree ("Transformer/encoder_norm/scale").
@@ -49,8 +50,6 @@ def validate(config: ml_collections.ConfigDict) -> None:
     for name in ("export_params", "export_examples"):
         export = config.get(name, False)
         require(isinstance(export, bool), name, export, "True or False")
-    if config.get("export_params"):
-        require(len(config.seeds) == 1, "seeds", config.seeds, "a single one where export_params=True")
 
 
 def rows_before(workdir: Workdir, plan: Plan, config: ml_collections.ConfigDict, step: int) -> list[Row]:
@@ -196,7 +195,8 @@ class Recorder:
         if program.config.get("export_params"):
             exported = program.experiment.exported
             arrays = gather(jax.jit(program.over_seeds(exported))(params) if exported else params)
-            arrays = {name: array[0] for name, array in arrays.items()} if program.seed_axis else arrays
+            if program.seed_axis and len(program.seeds) == 1:
+                arrays = {name: array[0] for name, array in arrays.items()}
             if is_first():
                 with replacing(self._workdir.params) as file:
                     np.savez(file, allow_pickle=False, **arrays)

@@ -43,8 +43,9 @@ def _check_pretrained(experiment: Experiment) -> None:
         name = f"the pretrained parameter {keystr(path)}"
         if keystr(path) not in shapes:
             raise UsageError(f"{name} is not one of the model, which has {', '.join(shapes)}")
-        if leaf.shape != shapes[keystr(path)]:
-            raise UsageError(f"{name} has shape {leaf.shape}, in the model {shapes[keystr(path)]}")
+        shape = leaf.shape[1:] if experiment.pretrained_by_seed else leaf.shape
+        if shape != shapes[keystr(path)]:
+            raise UsageError(f"{name} has shape {shape}, in the model {shapes[keystr(path)]}")
 
 
 def _augmented(experiment: Experiment, batch: Batch, step_key: jax.Array) -> Batch:
@@ -213,16 +214,16 @@ class Program:
         return begin(seeds, pretrained)
 
     def _begin(self, seeds: jax.Array, pretrained: Any) -> TrainState:
-        given = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
-
-        def begin_one(seed: jax.Array) -> TrainState:
+        def begin_one(seed: jax.Array, pretrained: Any) -> TrainState:
+            given = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
             params = self.experiment.init(jax.random.fold_in(jax.random.key(seed), 0))
             params = tree_map_with_path(
                 lambda path, leaf: given[keystr(path)].astype(leaf.dtype) if keystr(path) in given else leaf, params
             )
             return TrainState(params, self.experiment.optimizer.init(params), jnp.zeros((), bool))
 
-        return self.over_seeds(begin_one)(seeds)
+        by_seed = 0 if self.experiment.pretrained_by_seed else None
+        return self.over_seeds(begin_one, (0, by_seed))(seeds, pretrained)
 
     def trace(self) -> Traced:
         """The train step: `train(state, seeds, examples, chunk, first_step, arguments) -> state, metrics`.

@@ -1,0 +1,160 @@
+"""A transformer whose attention reads k keys, trained on from a dense one; the error is that of the k best keys.
+
+The run with `selector.name=dense` trains all but the indexers, and exports every seed's parameters. All others begin
+with those of their seeds (`config.pretrained`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import optax
+
+from experiments.core.config import require, require_one_of
+from experiments.core.input.dataset import SPLITS, Data
+from experiments.core.training import optimizer
+from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
+from experiments.core.training.recorder import load_params
+from experiments.sparse_attention import task as tasks
+from experiments.sparse_attention.model import Mode, Output, Transformer
+from experiments.sparse_attention.selectors import KINDS, SELECTORS
+
+# The numbers of the first examples for evaluation; those for training begin at 0.
+_FIRST = {"validation": 2**29, "test": 2**30}
+_COUNTED = 16  # examples on which keys with a gradient are counted
+TRAINED = ("all", "indexer")
+
+
+def validate(config: ml_collections.ConfigDict) -> None:
+    """Checks the fields that the trainer does not know."""
+    task, model, selector = config.task, config.model, config.selector
+    require_one_of("task.name", task.name, tasks.NAMES)
+    unit = 4 * tasks.COPIES.get(task.name, 1)
+    whole = task.length >= 16 and task.length % (2 * unit) == 0
+    require(whole, "task.length", task.length, f"a multiple of {2 * unit}, at least 16")
+    require(task.examples >= _COUNTED, "task.examples", task.examples, f"at least {_COUNTED}")
+    for name in ("layers", "heads", "index_width", "width"):
+        require(model[name] > 0, f"model.{name}", model[name], "positive")
+    require(model.width % model.heads == 0, "model.width", model.width, f"a multiple of the {model.heads} heads")
+    layers = set(range(model.layers))
+    require(bool(model.sparse) and set(model.sparse) <= layers, "model.sparse", model.sparse, f"layers of {layers}")
+    require_one_of("selector.name", selector.name, SELECTORS)
+    require(0 < selector.k < task.length, "selector.k", selector.k, f"in [1, {task.length})")
+    most = task.length - selector.k
+    require(0 <= selector.spare <= most, "selector.spare", selector.spare, f"in [0, {most}]")
+    require(selector.weight >= 0, "selector.weight", selector.weight, "at least 0")
+    optimizer.validate_lam(selector.lam, "selector.lam")
+    require_one_of("trained", config.trained, TRAINED)
+    allowed = "the parameters of a dense run, which itself has none"
+    require(bool(config.pretrained) == (selector.name != "dense"), "pretrained", config.pretrained, allowed)
+
+
+def load(config: ml_collections.ConfigDict) -> Data:
+    """Returns the numbers of the examples, from which the device makes tokens; training sees each once."""
+    train = np.arange(config.steps * config.batch_size, dtype=np.int32)
+    evaluation = _FIRST[config.split] + np.arange(config.task.examples, dtype=np.int32)
+    fingerprint = tasks.fingerprint() if config.task.name == "text" else ""
+    return Data({"label": train}, {"label": evaluation}, 1, SPLITS[config.split], fingerprint=fingerprint)
+
+
+def dense_params(config: ml_collections.ConfigDict) -> Params:
+    """Reads the parameters of the config's seeds that a dense run has exported, with their axis if there are several.
+
+    Raises `UsageError` if that run was of other seeds.
+    """
+    of_dense, params = load_params(Path(config.pretrained).parent)
+    seeds = list(of_dense.seeds)
+    known = set(config.seeds) <= set(seeds)
+    require(known, "seeds", config.seeds, f"of those of the dense run, {seeds}")
+    rows = [seeds.index(seed) for seed in config.seeds]
+    if len(seeds) == 1:
+        return params
+    return jax.tree.map(lambda leaf: leaf[rows if len(rows) > 1 else rows[0]], params)
+
+
+def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
+    """Returns the experiment on examples whose numbers are the labels of `data`."""
+    task, selector, model = config.task, config.selector, config.model
+    transformer = Transformer(
+        tasks.vocabulary(task.name, task.length), model.width, model.layers, model.heads, model.index_width,
+        tuple(model.sparse), model.previous, SELECTORS[selector.name], selector.k, selector.k + selector.spare,
+    )  # fmt: skip
+    lam_of = optimizer.lam_schedule(selector.lam)
+
+    def init(key: jax.Array) -> Params:
+        nothing = Mode(False, jnp.ones(()), jnp.zeros(()))
+        return transformer.init(key, jnp.zeros((1, task.length), jnp.int32), nothing)["params"]
+
+    def forward(params: Params, tokens: jax.Array, progress: jax.Array, nudge: Any = 0.0, *, training: bool) -> Output:
+        mode = Mode(training, jnp.asarray(lam_of(progress), jnp.float32), progress)
+        output: Any = transformer.apply({"params": params}, tokens, mode, nudge)
+        return output
+
+    def of_each(output: Output, examples: tasks.Examples) -> tuple[jax.Array, jax.Array]:
+        """Returns the loss and the accuracy in percent of each example, [B]."""
+        asked = examples.targets != tasks.NONE
+        losses = optax.softmax_cross_entropy_with_integer_labels(output.logits, jnp.maximum(examples.targets, 0))
+        correct = output.logits.argmax(axis=-1) == examples.targets
+        return jnp.mean(losses, axis=1, where=asked), 100.0 * jnp.mean(correct, axis=1, where=asked)
+
+    def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
+        examples = tasks.sample(task.name, task.length, batch["label"], held_out=False)
+        output = forward(params, examples.tokens, progress, training=True)
+        value = of_each(output, examples)[0].mean()
+        return value + selector.weight * output.teaching, {"loss": value}
+
+    def keys_of(params: Params, examples: tasks.Examples, progress: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Returns how many keys of a query have a weight in training, and how many scores get a gradient."""
+        some = jax.tree.map(lambda leaf: leaf[:_COUNTED], examples)
+        asked = some.targets != tasks.NONE
+
+        def objective(nudge: jax.Array) -> tuple[jax.Array, jax.Array]:
+            output = forward(params, some.tokens, progress, nudge, training=True)
+            value = of_each(output, some)[0].mean() + selector.weight * output.teaching
+            return value, (output.selection.weights != 0).sum(axis=-1)  # type: ignore[union-attr]
+
+        shape = (_COUNTED, task.length, task.length)
+        gradient, read = jax.grad(objective, has_aux=True)(jnp.zeros(shape))
+        with_gradient = (gradient != 0).sum(axis=-1)
+        return jnp.mean(read, where=asked), jnp.mean(with_gradient, where=asked)
+
+    def evaluate(params: Params, batch: Batch, progress: jax.Array) -> Metrics:
+        examples = tasks.sample(task.name, task.length, batch["label"], held_out=True)
+        output = forward(params, examples.tokens, progress, training=False)
+        losses, accuracies = of_each(output, examples)
+        in_training = of_each(forward(params, examples.tokens, progress, training=True), examples)[1]
+        found = {
+            "loss": losses,
+            "bits": losses / np.log(2.0).astype(np.float32),
+            "accuracy": accuracies,
+            "accuracy_training": in_training,  # with what is read in training
+        }
+        metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
+        metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)
+        if output.selection.keys is not None and task.name != "text":  # type: ignore[union-attr]
+            is_right = output.selection.keys[..., None] == examples.right[:, :, None]  # type: ignore[union-attr]
+            share = 100.0 * is_right.any(axis=2).mean(axis=-1)
+            metrics[f"{data.prefix}_found"] = jnp.mean(share, axis=1, where=examples.targets != tasks.NONE)
+        return metrics
+
+    labels = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: "learned" if config.trained == "all" or "index" in jax.tree_util.keystr(path) else "fixed",
+        jax.eval_shape(init, jax.random.key(0)),
+    )
+    updates = {"learned": optimizer.make(config), "fixed": optax.set_to_zero()}
+    pretrained = dense_params(config) if config.pretrained else None
+    return Experiment(
+        init,
+        loss,
+        evaluate,
+        optax.multi_transform(updates, labels),
+        pretrained=pretrained,
+        pretrained_by_seed=pretrained is not None and len(config.seeds) > 1,
+        headline=(f"{data.prefix}_accuracy",),
+    )
+
+
+RECIPE = Recipe("sparse_attention", validate, build, load, kinds=KINDS)

@@ -1,0 +1,174 @@
+"""A small causal transformer, some layers of which read the keys that an indexer selects.
+
+`B` examples, `L` tokens, `D` width, `H` heads of width `W`, `M` slots of a query.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import Array
+
+from experiments.sparse_attention.selectors import Scores, Selection, Selector, everything, hard
+
+_MOST = 10.0  # of the exponential of a key that is not read, relative to the best one that is: it scales a gradient
+
+
+class Mode(NamedTuple):
+    """How selected keys are read: by the selector in training, or the k best."""
+
+    training: bool
+    lam: Array
+    progress: Array
+
+
+class Output(NamedTuple):
+    """Logits [B, L, V], the loss of indexers that are taught, and the last layer's selection and scores [B, L, L]."""
+
+    logits: Array
+    teaching: Array
+    selection: Selection | None
+    scores: Array | None
+
+
+def attend(logits: Array, values: Array, selection: Selection) -> Array:
+    """Returns attention over the selected keys, [B, L, H, W].
+
+    A key with weight m and logit a has the share m exp(a) of the sum. The derivative for m is finite where m is 0, and
+    says what reading that key would change.
+
+    Args:
+      logits: [B, H, L, M].
+      values: [B, L, H, W], or by slot [B, L, M, H, W].
+      selection: with M slots.
+    """
+    weights = selection.weights[:, None]
+    is_read = weights != 0
+    largest = jnp.max(jnp.where(is_read, logits, -jnp.inf), axis=-1, keepdims=True)
+    powers = jnp.exp(logits - jax.lax.stop_gradient(largest))
+    powers = weights * jnp.where(is_read, powers, jax.lax.stop_gradient(jnp.minimum(powers, _MOST)))
+    shares = powers / powers.sum(axis=-1, keepdims=True)
+    return jnp.einsum("bhqk,bkhw->bqhw" if selection.keys is None else "bhqm,bqmhw->bqhw", shares, values)
+
+
+def slots(array: Array, selection: Selection) -> Array:
+    """Returns what lies at the keys of the slots: [B, L, M, H, W] of [B, L, H, W]."""
+    return jax.vmap(lambda of_example, keys: of_example[keys])(array, selection.keys)
+
+
+class SparseAttention(nn.Module):
+    """Attention over keys chosen by an indexer, whose scores are those of a single narrow head."""
+
+    heads: int
+    index_width: int
+    selector: Selector
+    k: int
+    num_slots: int
+
+    @nn.compact
+    def __call__(self, x: Array, mode: Mode, nudge: Array | float = 0.0) -> tuple[Array, Array, Selection, Array]:
+        """Returns attention [B, L, D], the teaching loss, the selection, and scores, to which `nudge` is added."""
+        length, width = x.shape[1:]
+        allowed = jnp.tril(jnp.ones((length, length), bool))[None]
+        query, key, value = jnp.split(_split(nn.Dense(3 * width, use_bias=False, name="qkv")(x), 3 * self.heads), 3, 2)
+        query = query * (width // self.heads) ** -0.5
+
+        source = jax.lax.stop_gradient(x) if self.selector.taught else x
+        asked = _unit(nn.Dense(self.index_width, use_bias=False, name="index_query")(source))
+        asked = jnp.ones_like(asked) if self.selector.of_keys else asked
+        offered = _unit(nn.Dense(self.index_width, use_bias=False, name="index_key")(source))
+        gain = jnp.exp(self.param("index_gain", nn.initializers.zeros, ()))
+        values = jnp.einsum("bqd,bkd->bqk", asked, offered) * self.index_width**-0.5 + nudge
+        scores = Scores(values, allowed, self.k, self.num_slots, mode.lam, mode.progress)
+
+        if mode.training:
+            selection = self.selector.select(scores)
+        else:
+            selection = everything(scores) if self.selector == Selector(everything) else hard(scores)
+        if selection.keys is None:
+            logits = jnp.einsum("bqhw,bkhw->bhqk", query, key)
+        else:
+            logits = jnp.einsum("bqhw,bqmhw->bhqm", query, slots(key, selection))
+            value = slots(value, selection)
+        sharp = gain * values * (mode.lam if self.selector.factor is None else self.selector.factor)
+        if self.selector.added:
+            logits += jnp.take_along_axis(sharp, selection.keys, axis=-1)[:, None]
+        teaching = jnp.zeros(())
+        if self.selector.taught and mode.training:
+            teaching = divergence(logits, sharp, selection.weights != 0)
+        mixed = attend(logits, value, selection).reshape(x.shape)
+        return nn.Dense(width, use_bias=False, name="out")(mixed), teaching, selection, values
+
+
+def divergence(logits: Array, scores: Array, where: Array) -> Array:
+    """Returns the mean KL divergence of the softmax of `scores` [B, L, L] from the heads' mean attention, a constant.
+
+    Args:
+      logits: [B, H, L, L].
+      where: boolean [B, L, L]: the keys that take part.
+    """
+    attention = jax.nn.softmax(logits, where=where[:, None]).mean(axis=1)
+    target = jax.lax.stop_gradient(attention)
+    log_shares = jax.nn.log_softmax(scores, where=where)
+    terms = jax.scipy.special.xlogy(target, target) - jnp.where(where, target * log_shares, 0.0)
+    return terms.sum(axis=-1).mean()
+
+
+class Transformer(nn.Module):
+    """Layers of attention and an MLP; those in `sparse` have an indexer.
+
+    With `previous` each token is given the one before it in the second layer (a convolution of width two), as recall
+    needs and as Arora et al. (2023) have it.
+    """
+
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    index_width: int
+    sparse: tuple[int, ...]
+    previous: bool
+    selector: Selector
+    k: int
+    num_slots: int
+
+    @nn.compact
+    def __call__(self, tokens: Array, mode: Mode, nudge: Array | float = 0.0) -> Output:
+        """Maps tokens [B, L] to logits; `nudge` [B, L, L] is added to the last indexer's scores."""
+        length = tokens.shape[1]
+        x = nn.Embed(self.vocabulary, self.width, embedding_init=nn.initializers.normal(1.0))(tokens)
+        x += self.param("positions", nn.initializers.normal(0.1), (length, self.width))[None]
+        teaching, selection, scores = jnp.zeros(()), None, None
+        for layer in range(self.layers):
+            if self.previous and layer == 1:
+                before = jnp.pad(x, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+                x += nn.Dense(self.width, use_bias=False, name="previous")(before)
+            y = nn.RMSNorm()(x)
+            if layer in self.sparse:
+                attention = SparseAttention(
+                    self.heads, self.index_width, self.selector, self.k, self.num_slots, name=f"attention_{layer}"
+                )
+                is_last = layer == max(self.sparse)
+                y, taught, selection, scores = attention(y, mode, nudge if is_last else 0.0)
+                teaching += taught
+            else:
+                causal = nn.make_causal_mask(tokens)
+                y = nn.MultiHeadDotProductAttention(self.heads, use_bias=False, name=f"attention_{layer}")(
+                    y, mask=causal
+                )
+            x += y
+            y = nn.Dense(2 * self.width)(nn.RMSNorm()(x))
+            x += nn.Dense(self.width)(nn.gelu(y))
+        logits = nn.Dense(self.vocabulary, use_bias=False, name="head")(nn.RMSNorm()(x))
+        return Output(logits, teaching, selection, scores)
+
+
+def _split(x: Array, heads: int) -> Array:
+    """Divides the last axis: [B, L, heads, W] of [B, L, heads * W]."""
+    return x.reshape(*x.shape[:2], heads, -1)
+
+
+def _unit(x: Array) -> Any:
+    """Divides by the root mean square of the last axis."""
+    return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-6)

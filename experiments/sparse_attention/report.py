@@ -1,0 +1,166 @@
+"""The tables and the figure of selectors: `python -m experiments.sparse_attention.report DIR`.
+
+It writes DIR/table.md and DIR/figures/keys: accuracy against the keys that have a gradient.
+"""
+
+import functools
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from experiments.core import console
+from experiments.core.kinds import Fields
+from experiments.core.report import making, markdown
+from experiments.core.report.frame import final, first_where, history
+from experiments.core.report.presentation import Presentation
+from experiments.core.report.results import Run
+from experiments.sparse_attention.selectors import KINDS, SELECTORS
+
+NAMES = {
+    "dense": "dense attention",
+    "straight_through": "hard, gradient of the relaxed mask",
+    "sigmoid": "hard, gradient of a sigmoid",
+    "best": "hard, gradient to the best keys as they are",
+    "kl": "taught: dense attention (KL)",
+    "kl_sparse": "taught: dense, then sparse attention (KL)",
+    "support": "relaxed, fewer and fewer keys",
+    "relaxed": "relaxed, lam falling",
+    "lapsum": "LapSum, temperature falling",
+    "sparsek": "relaxed, one score a key (SparseK)",
+    "added": "hard, score added to the logits",
+    "added_falling": "the same, fewer and fewer keys",
+    "frozen": "hard, indexer as it was drawn",
+}
+GOOD = 90.0  # the accuracy that `steps to 90 %` waits for
+SOLVED = 99.0
+_DEFINITIONS = (
+    "Mean ± half width of the 95 % t-interval over seeds, each a model of its own. Accuracy in % with the k best keys, "
+    "whatever was read in training. *Solved*: seeds with at least 99 %. *Steps to 90 %*: mean over the seeds that get "
+    "there, in brackets how many do not. *Keys read*, *with a gradient*: by a query in training, at its beginning and "
+    "at its end; scores without a gradient learn nothing from the key."
+)
+
+
+def _method(fields: Fields) -> str:
+    return NAMES[fields["selector.name"]]
+
+
+PRESENTATION = Presentation(
+    experiment="sparse_attention",
+    kinds=KINDS,
+    method=_method,
+    baseline="straight_through",
+    order=lambda run: (
+        run.fields["task.name"],
+        run.fields["task.length"],
+        run.fields["trained"],
+        list(SELECTORS).index(run.fields["selector.name"]),
+        run.fields["selector.k"],
+        run.fields["steps"],
+        run.name,
+    ),
+)
+load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # committed runs do not change
+
+
+def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
+    """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
+    on_test, tried = (runs[runs["split"] == split] for split in ("test", "validation"))
+    lines = ["### Test", "", _DEFINITIONS, ""] if len(on_test) else []
+    for title, group in groups(on_test).items():
+        lines += [f"#### {title}", "", *by_k(group)]
+        lines += markdown.table(in_full(group), text=1)
+    tried = tried[tried["selector.name"] != "dense"]
+    for task, group in tried.groupby("task.name"):
+        cells = {
+            "selector": PRESENTATION.labels(group["run"]),
+            "accuracy, %": "valid_accuracy",
+            "loss": "valid_loss",
+        }
+        lines += markdown.section(f"Validation: {task}", markdown.rows(group, cells, chosen), text=1)
+    return lines
+
+
+def groups(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Returns the runs by task, length, what is trained, and steps, under a title for each."""
+    found = {}
+    fields = ["task.name", "task.length", "trained"]
+    for (task, length, trained), group in runs.groupby(fields):
+        others = group[group["selector.name"] != "dense"]
+        if others.empty:
+            continue
+        shortest = others["steps"].min()
+        title = f"{task}, {length} tokens" + (", the indexer alone trained" if trained == "indexer" else "")
+        found[f"{title}, {shortest} steps"] = group[(group["steps"] <= shortest) | (group["selector.name"] == "dense")]
+        for steps, longer in others[others["steps"] > shortest].groupby("steps"):
+            found[f"{title}, {steps} steps"] = longer
+    return found
+
+
+def by_k(runs: pd.DataFrame) -> list[str]:
+    """Returns the lines of a table with a row for each selector and a column for each k; of text, of bits."""
+    metric = "test_bits" if runs["task.name"].iloc[0] == "text" else "test_accuracy"
+    if runs.loc[runs["selector.name"] != "dense", "selector.k"].nunique() < 2:
+        return []
+    values = markdown.value(runs, metric)
+    dense = {name: values[name] for name in runs.index[runs["selector.name"] == "dense"]}
+    cells = {
+        (_method(row["run"].fields), f"k = {row['selector.k']}"): values[name]
+        for name, row in runs.iterrows()
+        if name not in dense
+    }
+    unit = "bits a character" if metric == "test_bits" else "accuracy, %"
+    said = [f"With dense attention: {value}." for value in dense.values()]
+    return [
+        *markdown.table(markdown.pivot(unit, dict(sorted(cells.items(), key=lambda item: _place(item[0])))), text=1),
+        *said,
+        "",
+    ]
+
+
+def _place(key: tuple[str, str]) -> tuple[int, int]:
+    return list(NAMES.values()).index(key[0]), int(key[1].rpartition(" ")[2])
+
+
+def in_full(runs: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of the runs with everything that was measured."""
+    runs = runs[runs["selector.name"] != "dense"]
+    is_text = len(runs) and runs["task.name"].iloc[0] == "text"
+    accuracies = final(runs, "test_accuracy")
+    cells = {
+        "selector": runs["selector.name"].map(NAMES),
+        "k": runs["selector.k"].astype(str),
+        "bits a character" if is_text else "accuracy, %": "test_bits" if is_text else "test_accuracy",
+        "solved": ((accuracies >= SOLVED).sum(axis=1).astype(str) + " of " + accuracies.count(axis=1).astype(str)),
+        f"steps to {GOOD:g} %": runs["run"].map(steps_to_reach),
+        "keys read": runs["run"].map(functools.partial(first_and_last, metric="keys_read")),
+        "with a gradient": runs["run"].map(functools.partial(first_and_last, metric="keys_with_gradient")),
+    }
+    return markdown.rows(runs, cells).drop(columns=["diverged"])
+
+
+def steps_to_reach(run: Run) -> str:
+    """Writes the mean over seeds of the first row with an accuracy of 90 %, and how many never have one."""
+    reached = first_where(history(run, "test_accuracy", "step") >= GOOD)
+    never = reached.isna().sum()
+    return "never" if never == len(reached) else f"{reached.mean():.0f}{f' ({never})' if never else ''}"
+
+
+def first_and_last(run: Run, metric: str) -> str:
+    """Writes the mean over seeds of a metric in the first and the last row."""
+    means = history(run, metric, "step").mean(axis=1)
+    first, last = f"{means.iloc[0]:.1f}", f"{means.iloc[-1]:.1f}"
+    return first if first == last else f"{first} to {last}"
+
+
+def figures(runs: pd.DataFrame) -> dict[str, Figure]:
+    """Returns no figure yet."""
+    return {}
+
+
+make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
+
+if __name__ == "__main__":
+    console.run(
+        lambda arguments: making.on_directory("experiments.sparse_attention.report", making.DOC, make, arguments)
+    )

@@ -1,0 +1,182 @@
+"""Selectors: which keys a query reads in training, and what tells the scores which they should have been.
+
+A selector turns the scores of an indexer into a `Selection`. At test all read the k keys with the largest scores. `B`
+examples, `L` queries and as many keys, `M` slots of a query.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from experiments.core.kinds import Kinds
+from ops import hard_topk_mask, lam_of_support, soft_topk, straight_through, topk_mask
+from ops.baselines import lapsum_topk_mask, sigmoid_topk_mask
+
+
+class Selection(NamedTuple):
+    """What each query reads.
+
+    Attributes:
+      weights: [B, L, M], in front of the exponentials of attention: 1 for a key that is read, 0 for one that is not.
+      keys: [B, L, M] int32, the key in each slot; None: all keys in order, M being L.
+    """
+
+    weights: Array
+    keys: Array | None
+
+
+class Scores(NamedTuple):
+    """What a selector chooses from.
+
+    Attributes:
+      values: [B, L, L], by query and key.
+      allowed: boolean [1, L, L]: a query reads no later key.
+      k: how many keys a query is to read.
+      slots: M, of the selectors that have slots.
+      lam: their strength; by selector a temperature, a number of keys beyond k, or a factor of the scores.
+      progress: of training, in [0, 1).
+    """
+
+    values: Array
+    allowed: Array
+    k: int
+    slots: int
+    lam: Array
+    progress: Array
+
+
+def hard(scores: Scores, k: Array | int | None = None, slots: int | None = None) -> Selection:
+    """Selects the k keys with the largest scores, all of them if there are fewer; no gradient."""
+    values = jnp.where(scores.allowed, jax.lax.stop_gradient(scores.values), -jnp.inf)
+    best, keys = jax.lax.top_k(values, scores.k if slots is None else slots)
+    count = jnp.arange(keys.shape[-1]) < (scores.k if k is None else k)
+    return Selection(((best > -jnp.inf) & count[None, None]).astype(values.dtype), keys)
+
+
+def everything(scores: Scores) -> Selection:
+    """Selects all keys."""
+    return Selection(jnp.broadcast_to(scores.allowed, scores.values.shape).astype(scores.values.dtype), None)
+
+
+def _hard_then(soft: Callable[[Scores], Selection]) -> Callable[[Scores], Selection]:
+    """Returns the selector with the values of the hard mask and the derivatives of a relaxed one."""
+
+    def select(scores: Scores) -> Selection:
+        relaxed = soft(scores)
+        if relaxed.keys is None:
+            mask = hard_topk_mask(jax.lax.stop_gradient(scores.values), scores.k, where=scores.allowed)
+        else:
+            mask = hard(scores, slots=scores.slots).weights  # the slots are in the same order
+        return Selection(straight_through(mask, relaxed.weights), relaxed.keys)
+
+    return select
+
+
+def _relaxed_slots(scores: Scores) -> Selection:
+    weights, keys, _ = soft_topk(scores.values, scores.k, num_slots=scores.slots, lam=scores.lam, where=scores.allowed)
+    return Selection(weights, keys)
+
+
+def _relaxed(scores: Scores) -> Selection:
+    return Selection(topk_mask(scores.values, scores.k, lam=scores.lam, where=scores.allowed), None)
+
+
+def _of_support(scores: Scores) -> Selection:
+    """Relaxes as far as k keys and `lam` more have a weight that is not zero."""
+    values, allowed = scores.values, scores.allowed
+    # A query at the beginning has fewer keys.
+    k = jnp.minimum(scores.k, allowed.sum(axis=-1)).astype(jnp.float32)
+    support = jnp.clip(jnp.round(k + scores.lam), k, allowed.sum(axis=-1).astype(jnp.float32))
+    lam = lam_of_support(jax.lax.stop_gradient(values), k, support, where=allowed)
+    weights, keys, _ = soft_topk(values, k, num_slots=scores.slots, lam=jnp.clip(lam, 1e-3, 1e3), where=allowed)
+    return Selection(weights, keys)
+
+
+def _best(scores: Scores) -> Selection:
+    """Gives the keys in the slots, the best ones, their scores as weights: a gradient of one for each."""
+    values, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), scores.slots)
+    return Selection(jnp.where(values > -jnp.inf, values, 0.0), keys)
+
+
+def _by_threshold(relax: Callable[..., Array]) -> Callable[[Scores], Selection]:
+    """Returns the selector of a mask of `ops.baselines`, which needs k below the number of keys."""
+
+    def select(scores: Scores) -> Selection:
+        count = scores.allowed.sum(axis=-1, keepdims=True).astype(jnp.float32)
+        few = count <= scores.k  # all of them are read
+        k = jnp.where(few, 0.5 * count, scores.k)[..., 0]
+        mask = relax(scores.values, k, lam=scores.lam, where=scores.allowed)
+        return Selection(jnp.where(few, scores.allowed.astype(mask.dtype), mask), None)
+
+    return select
+
+
+def _more_at_first(scores: Scores) -> Selection:
+    return hard(scores, jnp.round(scores.k + scores.lam), scores.slots)
+
+
+def _then_sparse(scores: Scores) -> Selection:
+    """Reads all keys in the first half of training, then k."""
+    mask = hard_topk_mask(jax.lax.stop_gradient(scores.values), scores.k, where=scores.allowed)
+    return Selection(jnp.where(scores.progress < 0.5, everything(scores).weights, mask), None)
+
+
+class Selector(NamedTuple):
+    """A way to train an indexer.
+
+    Attributes:
+      select: what is read in training.
+      taught: whether scores learn to be the attention over what is read, by a second loss (KL), and by it alone.
+      added: whether the scores are added to the logits of attention, through which they get a gradient.
+      factor: of the scores where they are taught or added; None: lam.
+      of_keys: whether a key has one score, whatever the query, as in SparseK attention.
+    """
+
+    select: Callable[[Scores], Selection]
+    taught: bool = False
+    added: bool = False
+    factor: float | None = None
+    of_keys: bool = False
+
+
+SELECTORS = {
+    "dense": Selector(everything),
+    "straight_through": Selector(_hard_then(_relaxed_slots)),
+    "sigmoid": Selector(_hard_then(_by_threshold(sigmoid_topk_mask))),
+    "best": Selector(_hard_then(_best)),
+    "kl": Selector(everything, taught=True),  # as the warm-up of DeepSeek-V3.2's indexer
+    "kl_sparse": Selector(_then_sparse, taught=True),  # and its second stage
+    "support": Selector(_of_support),
+    "relaxed": Selector(_relaxed),
+    "lapsum": Selector(_by_threshold(lapsum_topk_mask)),
+    "sparsek": Selector(_relaxed, of_keys=True),  # Lou et al., 2024: this operator with p = 2 and lam = 1
+    "added": Selector(hard, added=True),
+    "added_falling": Selector(_more_at_first, added=True, factor=4.0),
+    "frozen": Selector(hard),
+}
+
+_K, _LAM, _SPARE = ("selector.k", "pretrained", "trained"), ("selector.lam",), ("selector.spare",)
+_TAUGHT = (*_K, *_LAM, "selector.weight")
+KINDS = Kinds(
+    "selector.name",
+    reads={
+        "dense": (),
+        "straight_through": (*_K, *_LAM, *_SPARE),
+        "sigmoid": (*_K, *_LAM),
+        "best": (*_K, *_SPARE),
+        "kl": _TAUGHT,
+        "kl_sparse": _TAUGHT,
+        "support": (*_K, *_LAM, *_SPARE),
+        "relaxed": (*_K, *_LAM),
+        "lapsum": (*_K, *_LAM),
+        "sparsek": (*_K, *_LAM),
+        "added": (*_K, *_LAM),
+        "added_falling": (*_K, *_LAM, *_SPARE),
+        "frozen": _K,
+    },
+    only_if={"selector.lam.end": ("selector.lam.schedule", ["geometric"])},
+    options={"selector.name": "selector", "task.name": "task"},
+)
