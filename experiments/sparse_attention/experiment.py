@@ -125,13 +125,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         examples = tasks.sample(task.name, task.length, batch["label"], held_out=True)
         output = forward(params, examples.tokens, progress, training=False)
         losses, accuracies = of_each(output, examples)
-        in_training = of_each(forward(params, examples.tokens, progress, training=True), examples)[1]
-        found = {
-            "loss": losses,
-            "bits": losses / np.log(2.0).astype(np.float32),
-            "accuracy": accuracies,
-            "accuracy_training": in_training,  # with what is read in training
-        }
+        found = {"loss": losses, "bits": losses / np.log(2.0).astype(np.float32), "accuracy": accuracies}
         metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
         metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)
         if output.selection.keys is not None and task.name != "text":  # type: ignore[union-attr]
