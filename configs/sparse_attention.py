@@ -47,7 +47,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Training.
     config.seeds = (0,)
     config.batch_size = 8 if is_text else 16
-    config.steps = (1200 if is_text else 600) if is_dense else (600 if is_text else 300)
+    config.steps = 1500 if is_dense else (600 if is_text else 300)
     config.steps_per_dispatch = 50
     config.eval_every = config.steps if is_dense else 50
     config.checkpoint_every = config.steps

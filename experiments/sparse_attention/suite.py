@@ -66,8 +66,7 @@ def text() -> list[SuiteRun]:
 def longer() -> list[SuiteRun]:
     """Returns the runs of `text`, and recall in more tokens, which the dense model takes more steps to learn."""
     runs = text()
-    fields = LONG | {"seeds": FEWER_SEEDS, "steps": 1200, "eval_every": 1200, "checkpoint_every": 1200}
-    dense = SuiteRun("dense-long", fields, variant=_variant("dense"))
+    dense = SuiteRun("dense-long", LONG | {"seeds": FEWER_SEEDS}, variant=_variant("dense"))
     return [*runs, dense, *(_final("long", selector, LONG, FEWER_SEEDS, weights=dense.name) for selector in SELECTED)]
 
 
@@ -86,10 +85,7 @@ def _dense(task: str, seeds: tuple[int, ...]) -> Iterator[SuiteRun]:
     variant = _variant("dense", task)
     if task != "sum":
         yield SuiteRun(f"sweep/dense-{task}", {"split": "validation", "seeds": SWEEP_SEEDS}, variant=variant)
-    fields: Fields = {"seeds": seeds}
-    if task == "sum":  # which takes longer to learn
-        fields |= {"steps": 1800, "eval_every": 1800, "checkpoint_every": 1800}
-    yield SuiteRun(f"dense-{task}", fields, variant=variant)
+    yield SuiteRun(f"dense-{task}", {"seeds": seeds}, variant=variant)
 
 
 def settings(selector: str) -> Iterator[Fields]:
