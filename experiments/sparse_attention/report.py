@@ -4,6 +4,8 @@ It writes DIR/table.md and DIR/figures/keys: accuracy against the keys that have
 """
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -11,9 +13,10 @@ from matplotlib.figure import Figure
 from experiments.core import console
 from experiments.core.kinds import Fields
 from experiments.core.report import making, markdown
-from experiments.core.report.frame import final, first_where, history
+from experiments.core.report.frame import final, first_where, history, intervals
 from experiments.core.report.presentation import Presentation
 from experiments.core.report.results import Run
+from experiments.core.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, bars
 from experiments.sparse_attention.selectors import KINDS, SELECTORS
 
 NAMES = {
@@ -31,6 +34,8 @@ NAMES = {
     "added_falling": "the same, fewer and fewer keys",
     "frozen": "hard, indexer as it was drawn",
 }
+_COLOURS = {"straight_through": RED, "support": ORANGE, "best": SKY, "sigmoid": BLUE, "kl": GREEN, "kl_sparse": PURPLE}
+_MARKERS = "oosD^vPX*<>hd"
 GOOD = 90.0  # the accuracy that `steps to 90 %` waits for
 SOLVED = 99.0
 _DEFINITIONS = (
@@ -154,8 +159,31 @@ def first_and_last(run: Run, metric: str) -> str:
 
 
 def figures(runs: pd.DataFrame) -> dict[str, Figure]:
-    """Returns no figure yet."""
-    return {}
+    """Draws recall's accuracy against the keys that have a gradient, for the two smallest k."""
+    on_test = runs[(runs["split"] == "test") & (runs["trained"] == "all") & (runs["task.name"] == "recall")]
+    group = next(iter(groups(on_test).values()), on_test)
+    group = group[group["selector.name"] != "dense"]
+    ks = sorted(set(group["selector.k"]))[:2]
+    return {"keys": keys(group, ks)} if len(ks) == 2 else {}
+
+
+def keys(runs: pd.DataFrame, ks: Sequence[int]) -> Figure:
+    """Draws a point for each selector, one panel for each k: mean over training of the keys with a gradient."""
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
+    handles: dict[str, Any] = {}
+    for axes, k in zip(figure.subplots(1, len(ks), sharey=True), ks, strict=True):
+        at_k = runs[runs["selector.k"] == k]
+        accuracies = intervals(final(at_k, "test_accuracy"))
+        for name, run in at_k["run"].items():
+            selector = run.fields["selector.name"]
+            touched = max(float(history(run, "keys_with_gradient", "step").mean(axis=None)), 0.1)
+            look = {"marker": _MARKERS[list(SELECTORS).index(selector) % len(_MARKERS)], "markersize": 7}
+            colour = _COLOURS.get(selector, GREY)
+            handles[_method(run.fields)] = bars(axes, [touched], [accuracies[name]], (colour, "none"), **look)
+        axes.set(xscale="log", title=f"k = {k}", xlabel="keys of a query with a gradient (0.1: none)")
+    figure.axes[0].set_ylabel("accuracy with the k best keys, %")
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3, fontsize=9)
+    return figure
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

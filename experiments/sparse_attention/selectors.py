@@ -52,7 +52,7 @@ def hard(scores: Scores, k: Array | int | None = None, slots: int | None = None)
     """Selects the k keys with the largest scores, all of them if there are fewer; no gradient."""
     values = jnp.where(scores.allowed, jax.lax.stop_gradient(scores.values), -jnp.inf)
     best, keys = jax.lax.top_k(values, scores.k if slots is None else slots)
-    count = jnp.arange(keys.shape[-1]) < (scores.k if k is None else k)
+    count = jnp.arange(keys.shape[-1], dtype=jnp.float32) < (scores.k if k is None else k)
     return Selection(((best > -jnp.inf) & count[None, None]).astype(values.dtype), keys)
 
 

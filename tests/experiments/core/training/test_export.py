@@ -58,10 +58,17 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
     assert saved(Workdir(tmp_path)).keys() == {"first/kernel", "second/kernel"}
 
 
+def test_the_parameters_of_several_seeds_are_side_by_side(tmp_path):
+    for name, seeds in {"both": (0, 1), "second": (1,)}.items():
+        train.run(RECIPE, toy_config(steps=6, export_params=True, seeds=seeds), tmp_path / name)
+    both, second = (saved(Workdir(tmp_path / name)) for name in ("both", "second"))
+    for name, array in second.items():
+        np.testing.assert_allclose(both[name][1], array, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"export_params": True, "seeds": (0, 1)}, r"^config\.seeds=\(0, 1\) .* a single one where export_params=True"),
         ({"export_params": "yes"}, r"^config\.export_params='yes' .* True or False"),
         ({"export_examples": True}, r"^config\.export_examples=True .* False for toy"),
     ],

@@ -1,0 +1,49 @@
+"""Tables and the figure, of runs with known numbers."""
+
+import matplotlib as mpl
+
+from configs.sparse_attention import get_config
+from experiments.core.report.style import STYLE
+from experiments.sparse_attention import report
+from tests.experiments.support import set_fields
+from tests.scripts.workdirs import write_run
+
+
+def write(path, selector, accuracies, keys, **fields):
+    """A finished run with `accuracies[row][seed]`, every 50 steps, and these keys with a gradient."""
+    config = get_config(f"selector={selector}")
+    set_fields(config, fields)
+    config.seeds, config.steps = tuple(range(len(accuracies[0]))), 50 * (len(accuracies) - 1)
+    prefix, count = "test" if config.split == "test" else "valid", len(config.seeds)
+    rows = [
+        {
+            "epoch": number, "step": 50 * number, "seconds": float(number),
+            "train_loss": [1.0] * count, "diverged": [False] * count,
+            f"{prefix}_loss": [1.0] * count, f"{prefix}_bits": [1.4] * count, f"{prefix}_accuracy": values,
+            "keys_read": [2.0] * count, "keys_with_gradient": [keys - number] * count,
+        }
+        for number, values in enumerate(accuracies)
+    ]  # fmt: skip
+    write_run(path, config, rows, "sparse_attention")
+
+
+def test_tables_have_every_k_and_say_who_solves_the_task_and_when(tmp_path):
+    write(tmp_path / "dense", "dense", [[0.0] * 3, [100.0] * 3], 48.0)
+    for k, end in ((1, 50.0), (2, 99.5)):
+        write(
+            tmp_path / f"st{k}",
+            "straight_through",
+            [[0.0] * 3, [80.0, 95.0, 95.0], [end, end, end + 0.3]],
+            6.0,
+            selector__k=k,
+        )
+        write(tmp_path / f"kl{k}", "kl", [[0.0] * 3, [50.0] * 3, [89.0, 90.5, 91.0]], 48.0, selector__k=k)
+    runs = report.PRESENTATION.load(tmp_path)[0]
+    lines = report.tables(runs, frozenset())
+    assert "| hard, gradient of the relaxed mask | 50.10 ± 0.43 | 99.60 ± 0.43 |" in lines
+    (row,) = [line for line in lines if line.startswith("| hard, gradient of the relaxed mask | 2 |")]
+    assert [cell.strip() for cell in row.split("|")][3:7] == ["99.60 ± 0.43", "3 of 3", "67", "6.0 to 4.0"]
+    (taught,) = [line for line in lines if line.startswith("| taught: dense attention (KL) | 2 |")]
+    assert "100 (1)" in taught
+    with mpl.rc_context(STYLE):
+        assert set(report.figures(runs)) == {"keys"}
