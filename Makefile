@@ -139,6 +139,9 @@ vmoe-clusters: $(READY)  ## Train each router on a task whose best assignment is
 learned-masks: $(DATA) $(PRETRAINED)  ## Learn masks for a frozen network: 2:4, half and a fifth kept (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
+sparse-attention: $(READY)  ## Train an indexer that selects the keys of attention, in twelve ways (three hours of one core, no data).
+	@$(RUN) experiments.sparse_attention.suite --preset=pairs --out=$(RUNS)/sparse_attention
+
 launch: EXPERIMENT ?= mnist_pruning
 launch: CONFIG ?= configs/$(EXPERIMENT).py
 launch: WORKDIR ?= $(RUNS)/launch/$(EXPERIMENT)
@@ -162,6 +165,7 @@ figures: $(READY)  ## Tables and figures again, from the committed results; the 
 	@$(RUN) experiments.vmoe.report results/vmoe_tokens
 	@$(RUN) experiments.vmoe.report results/vmoe
 	@$(RUN) experiments.vmoe_clusters.report results/vmoe_clusters
+	@$(RUN) experiments.sparse_attention.report results/sparse_attention
 	@$(RUN) scripts.paper_figures results/figures
 
 compare: $(READY)  ## Put runs side by side: RUNS="results/mnist_pruning gs://bucket/runs" [OUT=runs/compare] [FORMAT=text].
@@ -215,5 +219,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build docs/api/generated $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks launch relaxations figures compare report bench bench-gpu \
+.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks sparse-attention launch relaxations figures compare report bench bench-gpu \
   bench-device fuzz docs docs-serve clean

@@ -47,7 +47,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     # Training.
     config.seeds = (0,)
     config.batch_size = 8 if is_text else 16
-    config.steps = 1500 if is_dense else (600 if is_text else 300)
+    config.steps = (1500 if is_text else 800) if is_dense else (600 if is_text else 300)
     config.steps_per_dispatch = 50
     config.eval_every = config.steps if is_dense else 50
     config.checkpoint_every = config.steps
@@ -55,7 +55,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer.name = "adam"
     config.optimizer.momentum = 0.9
     config.optimizer.b2 = 0.99
-    config.optimizer.learning_rate = 2e-3 if is_dense else 1e-3
+    config.optimizer.learning_rate = 3e-3 if is_dense else 1e-3
     config.optimizer.schedule = "linear"
     config.optimizer.warmup_steps = 50
     config.optimizer.clip_norm = 1.0

@@ -118,8 +118,8 @@ def divergence(logits: Array, scores: Array, where: Array) -> Array:
 class Transformer(nn.Module):
     """Layers of attention and an MLP; those in `sparse` have an indexer.
 
-    With `previous` each token is given the one before it in the second layer (a convolution of width two), as recall
-    needs and as Arora et al. (2023) have it.
+    With `previous` each token is given the one before it in the second layer, by a matrix that begins as the identity:
+    a convolution of width two, which recall needs and Arora et al. (2023) have, too.
     """
 
     vocabulary: int
@@ -143,7 +143,7 @@ class Transformer(nn.Module):
         for layer in range(self.layers):
             if self.previous and layer == 1:
                 before = jnp.pad(x, ((0, 0), (1, 0), (0, 0)))[:, :-1]
-                x += nn.Dense(self.width, use_bias=False, name="previous")(before)
+                x += nn.Dense(self.width, use_bias=False, kernel_init=_identity, name="previous")(before)
             y = nn.RMSNorm()(x)
             if layer in self.sparse:
                 attention = SparseAttention(
@@ -162,6 +162,10 @@ class Transformer(nn.Module):
             x += nn.Dense(self.width)(nn.gelu(y))
         logits = nn.Dense(self.vocabulary, use_bias=False, name="head")(nn.RMSNorm()(x))
         return Output(logits, teaching, selection, scores)
+
+
+def _identity(key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+    return jnp.eye(*shape, dtype=dtype)
 
 
 def _split(x: Array, heads: int) -> Array:

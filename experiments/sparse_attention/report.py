@@ -5,6 +5,7 @@ It writes DIR/table.md and DIR/figures/keys: accuracy against the keys that have
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -36,6 +37,7 @@ NAMES = {
 }
 _COLOURS = {"straight_through": RED, "support": ORANGE, "best": SKY, "sigmoid": BLUE, "kl": GREEN, "kl_sparse": PURPLE}
 _MARKERS = "oosD^vPX*<>hd"
+PATIENT = 900  # steps, three times as many as others have, of selectors that are taught
 GOOD = 90.0  # the accuracy that `steps to 90 %` waits for
 SOLVED = 99.0
 _DEFINITIONS = (
@@ -71,10 +73,9 @@ load = functools.cache(lambda directory: PRESENTATION.load(directory)[0])  # com
 def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     """Returns the lines of all tables; `chosen` names the runs of the sweep that won."""
     on_test, tried = (runs[runs["split"] == split] for split in ("test", "validation"))
-    lines = ["### Test", "", _DEFINITIONS, ""] if len(on_test) else []
+    lines = ["### Test", "", *overview(on_test), _DEFINITIONS, ""] if len(on_test) else []
     for title, group in groups(on_test).items():
-        lines += [f"#### {title}", "", *by_k(group)]
-        lines += markdown.table(in_full(group), text=1)
+        lines += [f"#### {title}", "", *markdown.table(in_full(group), text=1)]
     tried = tried[tried["selector.name"] != "dense"]
     for task, group in tried.groupby("task.name"):
         cells = {
@@ -86,51 +87,39 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     return lines
 
 
+def title_of(fields: Fields) -> str:
+    """Names the task of a run: `recall`, `sum`, `recall, indexer alone`, `recall, 256 tokens`."""
+    usual = 128 if fields["task.name"] == "text" else 64
+    length = f", {fields['task.length']} tokens" if fields["task.length"] != usual else ""
+    longer = ", three times the steps" if fields["steps"] == PATIENT and fields["selector.name"] != "dense" else ""
+    return fields["task.name"] + length + (", indexer alone" if fields["trained"] == "indexer" else "") + longer
+
+
 def groups(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Returns the runs by task, length, what is trained, and steps, under a title for each."""
-    found = {}
-    fields = ["task.name", "task.length", "trained"]
-    for (task, length, trained), group in runs.groupby(fields):
-        others = group[group["selector.name"] != "dense"]
-        if others.empty:
-            continue
-        shortest = others["steps"].min()
-        title = f"{task}, {length} tokens" + (", the indexer alone trained" if trained == "indexer" else "")
-        found[f"{title}, {shortest} steps"] = group[(group["steps"] <= shortest) | (group["selector.name"] == "dense")]
-        for steps, longer in others[others["steps"] > shortest].groupby("steps"):
-            found[f"{title}, {steps} steps"] = longer
-    return found
+    """Returns the runs with a selector by their title."""
+    selected = runs[runs["selector.name"] != "dense"] if len(runs) else runs
+    return dict(list(selected.groupby(selected["run"].map(lambda run: title_of(run.fields)), sort=False)))
 
 
-def by_k(runs: pd.DataFrame) -> list[str]:
-    """Returns the lines of a table with a row for each selector and a column for each k; of text, of bits."""
-    metric = "test_bits" if runs["task.name"].iloc[0] == "text" else "test_accuracy"
-    if runs.loc[runs["selector.name"] != "dense", "selector.k"].nunique() < 2:
-        return []
-    values = markdown.value(runs, metric)
-    dense = {name: values[name] for name in runs.index[runs["selector.name"] == "dense"]}
-    cells = {
-        (_method(row["run"].fields), f"k = {row['selector.k']}"): values[name]
-        for name, row in runs.iterrows()
-        if name not in dense
-    }
-    unit = "bits a character" if metric == "test_bits" else "accuracy, %"
-    said = [f"With dense attention: {value}." for value in dense.values()]
-    return [
-        *markdown.table(markdown.pivot(unit, dict(sorted(cells.items(), key=lambda item: _place(item[0])))), text=1),
-        *said,
-        "",
-    ]
-
-
-def _place(key: tuple[str, str]) -> tuple[int, int]:
-    return list(NAMES.values()).index(key[0]), int(key[1].rpartition(" ")[2])
+def overview(runs: pd.DataFrame) -> list[str]:
+    """Returns the lines of a table of accuracies, or of bits of text: a row a selector, a column a task and k."""
+    cells = {}
+    for run in runs["run"]:
+        is_dense, title = run.fields["selector.name"] == "dense", title_of(run.fields)
+        value = markdown.plus_minus(run.summary["final"]["test_bits" if title.startswith("text") else "test_accuracy"])
+        ks = (
+            [other.fields["selector.k"] for other in runs["run"] if title_of(other.fields) == title] if is_dense else []
+        )
+        for k in set(ks) or {run.fields["selector.k"]}:
+            cells[_method(run.fields), f"{title}, k = {k}"] = value
+    order = list(NAMES.values())
+    cells = dict(sorted(cells.items(), key=lambda cell: order.index(cell[0][0])))
+    return markdown.table(markdown.pivot("accuracy, %", cells), text=1)
 
 
 def in_full(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of the runs with everything that was measured."""
-    runs = runs[runs["selector.name"] != "dense"]
-    is_text = len(runs) and runs["task.name"].iloc[0] == "text"
+    is_text = runs["task.name"].iloc[0] == "text"
     accuracies = final(runs, "test_accuracy")
     cells = {
         "selector": runs["selector.name"].map(NAMES),
@@ -161,8 +150,7 @@ def first_and_last(run: Run, metric: str) -> str:
 def figures(runs: pd.DataFrame) -> dict[str, Figure]:
     """Draws recall's accuracy against the keys that have a gradient, for the two smallest k."""
     on_test = runs[(runs["split"] == "test") & (runs["trained"] == "all") & (runs["task.name"] == "recall")]
-    group = next(iter(groups(on_test).values()), on_test)
-    group = group[group["selector.name"] != "dense"]
+    group = groups(on_test).get("recall", on_test)
     ks = sorted(set(group["selector.k"]))[:2]
     return {"keys": keys(group, ks)} if len(ks) == 2 else {}
 
@@ -184,6 +172,18 @@ def keys(runs: pd.DataFrame, ks: Sequence[int]) -> Figure:
     figure.axes[0].set_ylabel("accuracy with the k best keys, %")
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def blocks(results: Path) -> dict[str, list[str]]:
+    """Returns the tables of the page, by the name of its block."""
+    runs = load(results / "sparse_attention")
+    if runs.empty:
+        return {}
+    on_test = runs[runs["split"] == "test"]
+    at_two = groups(on_test)["recall"].query("`selector.k` == 2")
+    return {
+        "sparse attention": [*overview(on_test), *markdown.table(in_full(at_two).drop(columns=["seeds"]), text=1)[:-1]]
+    }
 
 
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs

@@ -15,14 +15,14 @@ from experiments.core import console
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.sparse_attention import experiment, report
+from experiments.sparse_attention.report import PATIENT
 
 Fields = dict[str, Any]
 
 SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5))
 RATES = (1e-3, 3e-3)
-K_OF_CHOICE, KS = 2, (1, 2, 4)
+K_OF_CHOICE, KS = 2, (2, 1, 4)  # in the order of training
 K_OF_SUM = K_OF_TEXT = 4
-PATIENT = 900  # steps, three times as many, for the selectors that are taught
 TAUGHT = ("kl", "kl_sparse")
 LONG: Fields = {"task.length": 256, "batch_size": 4}
 
@@ -125,13 +125,16 @@ def _final(
 
 
 def _finals() -> Iterator[SuiteRun]:
-    for k, selector in itertools.product(KS, SELECTED):
-        yield _final(f"k{k}", selector, {"selector.k": k}, FINAL_SEEDS if k in KS[:2] else FEWER_SEEDS)
-    for selector in SELECTED:
-        yield _final("sum", selector, {"selector.k": K_OF_SUM}, FEWER_SEEDS, "sum")
-        yield _final("indexer", selector, {"trained": "indexer"}, FEWER_SEEDS)
+    for k, selector in itertools.product(KS[:2], SELECTED):
+        yield _final(f"k{k}", selector, {"selector.k": k}, FINAL_SEEDS)
     for selector in TAUGHT:
         yield _final("patient", selector, {"steps": PATIENT, "checkpoint_every": PATIENT}, FEWER_SEEDS)
+    for selector in SELECTED:
+        yield _final("sum", selector, {"selector.k": K_OF_SUM}, FEWER_SEEDS, "sum")
+    for selector in SELECTED:
+        yield _final("indexer", selector, {"trained": "indexer"}, FEWER_SEEDS)
+    for selector in SELECTED:
+        yield _final(f"k{KS[2]}", selector, {"selector.k": KS[2]}, FEWER_SEEDS)
 
 
 def _on_text() -> Iterator[SuiteRun]:

@@ -6,11 +6,12 @@ from experiments.core.report.presentation import EXECUTION_FIELDS, Presentation,
 from experiments.core.report.results import Run
 from experiments.learned_masks.report import PRESENTATION as LEARNED_MASKS
 from experiments.mnist_pruning.report import PRESENTATION as PRUNING
+from experiments.sparse_attention.report import PRESENTATION as SPARSE_ATTENTION
 from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
 # In the order of the page.
-PRESENTATIONS = {one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS)}
+PRESENTATIONS = {one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS, SPARSE_ATTENTION)}
 # Runs of other programs are taken to read every field.
 _OTHER = Presentation("", Kinds("", {}), method=lambda fields: "", baseline="")
 

@@ -11,6 +11,7 @@ from experiments.core.report.finding import Finding, Verdict
 from experiments.core.report.markdown import grid, line
 from experiments.learned_masks import report as learned_masks
 from experiments.mnist_pruning import report as pruning
+from experiments.sparse_attention import report as sparse_attention
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
 from scripts import networks
@@ -25,7 +26,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
     tools, experiments = (again, benchmarks, compute, networks, relaxations), (pruning, learned_masks, fine_tuning)
-    for report in (*tools, *experiments, vmoe, clusters):
+    for report in (*tools, *experiments, vmoe, clusters, sparse_attention):
         made |= report.blocks(results)
     return made
 
