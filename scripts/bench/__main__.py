@@ -35,6 +35,7 @@ GROUPS = {
     "steps": "bench.steps.group",
     "router": "bench.training.router",
     "losses": "bench.training.losses",
+    "attention": "bench.attention.group",
     "pipeline": "bench.costs.pipeline",
     "pages": "bench.costs.pages",
     "help": "bench.costs.helps",
