@@ -86,14 +86,15 @@ class SparseAttention(nn.Module):
             selection = self.selector.select(scores)
         else:
             selection = everything(scores) if self.selector == Selector(everything) else hard(scores)
+        factor = mode.lam if self.selector.factor is None else self.selector.factor
+        sharp = factor * gain * values
         if selection.keys is None:
             logits = jnp.einsum("bqhw,bkhw->bhqk", query, key)
         else:
             logits = jnp.einsum("bqhw,bqmhw->bhqm", query, slots(key, selection))
             value = slots(value, selection)
-        sharp = gain * values * (mode.lam if self.selector.factor is None else self.selector.factor)
-        if self.selector.added:
-            logits += jnp.take_along_axis(sharp, selection.keys, axis=-1)[:, None]
+            if self.selector.added:
+                logits += jnp.take_along_axis(sharp, selection.keys, axis=-1)[:, None]
         teaching = jnp.zeros(())
         if self.selector.taught and mode.training:
             teaching = divergence(logits, sharp, selection.weights != 0)

@@ -47,7 +47,7 @@ def _compiled(name: str, x: jax.Array) -> tuple[Any, Any]:
     params = layer.init(jax.random.key(1), x, mode)
 
     def loss(params: Any, x: jax.Array) -> jax.Array:
-        outputs, teaching, *_ = layer.apply(params, x, mode)
-        return jnp.square(outputs).mean() + teaching
+        output: Any = layer.apply(params, x, mode)
+        return jnp.square(output[0]).mean() + output[1]
 
     return jax.jit(jax.grad(loss, argnums=(0, 1))).lower(params, x).compile(), (params, x)
