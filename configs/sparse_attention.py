@@ -5,7 +5,7 @@
         --config.pretrained=/tmp/dense/params.npz --workdir=/tmp/straight_through
 
 The first trains a dense model, which the second goes on with. The parts after the colon are the selector, one of
-SELECTORS in experiments/sparse_attention/selectors.py, and the task, recall, sum or text
+SELECTORS in experiments/sparse_attention/selectors.py, and the task, recall or text
 (experiments/sparse_attention/task.py); --config.FIELD=VALUE then sets any field. Nothing is downloaded.
 
 `make sparse-attention` trains all selectors; results/sparse_attention/README.md has what to expect.

@@ -32,9 +32,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer does not know."""
     task, model, selector = config.task, config.model, config.selector
     require_one_of("task.name", task.name, tasks.NAMES)
-    unit = 4 * tasks.COPIES.get(task.name, 1)
-    whole = task.length >= 16 and task.length % (2 * unit) == 0
-    require(whole, "task.length", task.length, f"a multiple of {2 * unit}, at least 16")
+    whole = task.length >= 16 and task.length % 4 == 0
+    require(whole, "task.length", task.length, "a multiple of 4, at least 16")
     require(task.examples >= _COUNTED, "task.examples", task.examples, f"at least {_COUNTED}")
     for name in ("layers", "heads", "index_width", "width"):
         require(model[name] > 0, f"model.{name}", model[name], "positive")
@@ -129,9 +128,9 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
         metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)
         if output.selection.keys is not None and task.name != "text":  # type: ignore[union-attr]
-            is_right = output.selection.keys[..., None] == examples.right[:, :, None]  # type: ignore[union-attr]
-            share = 100.0 * is_right.any(axis=2).mean(axis=-1)
-            metrics[f"{data.prefix}_found"] = jnp.mean(share, axis=1, where=examples.targets != tasks.NONE)
+            is_right = output.selection.keys == examples.right[..., None]  # type: ignore[union-attr]
+            asked = examples.targets != tasks.NONE
+            metrics[f"{data.prefix}_found"] = 100.0 * jnp.mean(is_right.any(axis=-1), axis=1, where=asked)
         return metrics
 
     labels = jax.tree_util.tree_map_with_path(

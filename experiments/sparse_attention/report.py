@@ -88,7 +88,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
 
 
 def title_of(fields: Fields) -> str:
-    """Names the task of a run: `recall`, `sum`, `recall, indexer alone`, `recall, 256 tokens`."""
+    """Names the task of a run: `recall`, `recall, indexer alone`, `recall, 256 tokens`."""
     usual = 128 if fields["task.name"] == "text" else 64
     length = f", {fields['task.length']} tokens" if fields["task.length"] != usual else ""
     longer = ", three times the steps" if fields["steps"] == PATIENT and fields["selector.name"] != "dense" else ""

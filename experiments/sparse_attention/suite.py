@@ -1,7 +1,7 @@
 """Trains all runs of a preset, makes tables and figure: `python -m experiments.sparse_attention.suite --out=DIR`.
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen at recall with k = 2 on
-       another seed and other examples, six tries each; then all train at every k, and on sums
+       another seed and other examples, six tries each; then all train at every k
 text   these, and on text: the rate is chosen again
 longer these, and recall in 256 tokens
 demo   a dense model and three selectors, nothing chosen; two minutes
@@ -22,7 +22,7 @@ Fields = dict[str, Any]
 SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5))
 RATES = (1e-3, 3e-3)
 K_OF_CHOICE, KS = 2, (2, 1, 4)  # in the order of training
-K_OF_SUM = K_OF_TEXT = 4
+K_OF_TEXT = 4
 TAUGHT = ("kl", "kl_sparse")
 LONG: Fields = {"task.length": 256, "batch_size": 4}
 
@@ -54,8 +54,8 @@ _ROOMY = ("support", "added_falling")  # the lam of these is a number of slots
 
 
 def pairs() -> list[SuiteRun]:
-    """Returns dense models, sweeps on validation, and the final runs of recall and sum."""
-    return [*_dense("recall", FINAL_SEEDS), *_dense("sum", FEWER_SEEDS), *_sweep(), *_finals()]
+    """Returns dense models, sweeps on validation, and the final runs of recall."""
+    return [*_dense("recall", FINAL_SEEDS), *_sweep(), *_finals()]
 
 
 def text() -> list[SuiteRun]:
@@ -83,8 +83,7 @@ def _variant(selector: str, task: str = "recall") -> str:
 
 def _dense(task: str, seeds: tuple[int, ...]) -> Iterator[SuiteRun]:
     variant = _variant("dense", task)
-    if task != "sum":
-        yield SuiteRun(f"sweep/dense-{task}", {"split": "validation", "seeds": SWEEP_SEEDS}, variant=variant)
+    yield SuiteRun(f"sweep/dense-{task}", {"split": "validation", "seeds": SWEEP_SEEDS}, variant=variant)
     yield SuiteRun(f"dense-{task}", {"seeds": seeds}, variant=variant)
 
 
@@ -130,8 +129,6 @@ def _finals() -> Iterator[SuiteRun]:
     for selector in TAUGHT:
         yield _final("patient", selector, {"steps": PATIENT, "checkpoint_every": PATIENT}, FEWER_SEEDS)
     for selector in SELECTED:
-        yield _final("sum", selector, {"selector.k": K_OF_SUM}, FEWER_SEEDS, "sum")
-    for selector in SELECTED:
         yield _final("indexer", selector, {"trained": "indexer"}, FEWER_SEEDS)
     for selector in SELECTED:
         yield _final(f"k{KS[2]}", selector, {"selector.k": KS[2]}, FEWER_SEEDS)
@@ -139,10 +136,8 @@ def _finals() -> Iterator[SuiteRun]:
 
 def _on_text() -> Iterator[SuiteRun]:
     for selector in SELECTED:
-        variant, base = (
-            _variant(selector, "text"),
-            {"split": "validation", "seeds": SWEEP_SEEDS, "selector.k": K_OF_TEXT},
-        )
+        variant = _variant(selector, "text")
+        base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS, "selector.k": K_OF_TEXT}
         for rate in RATES:
             yield SuiteRun(
                 f"sweep/text-{selector}-{rate:g}", base, {"optimizer.learning_rate": rate},

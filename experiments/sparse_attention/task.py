@@ -1,9 +1,8 @@
 """What is to be attended to: pairs of keys and values, followed by queries; or the characters of a text.
 
-`B` examples, `L` tokens, `R` keys of attention that answer a query. An example is a function of its number.
+`B` examples, `L` tokens. An example is a function of its number.
 
-    recall  `k v k v ...`, each k once; a query is a k, and its target the v that followed it: R = 1
-    sum     each k four times, each time with a bit; the target is the sum of the four bits: R = 4
+    recall  `k v k v ...`, each k once; a query is a k, and its target the v that followed it
     text    characters of the source code of flax.linen; the target is the next one
 """
 
@@ -18,15 +17,14 @@ import numpy as np
 from flax import linen
 from jax import Array
 
-COPIES = {"recall": 1, "sum": 4}  # how often a key occurs among the pairs
-NAMES = (*COPIES, "text")
+NAMES = ("recall", "text")
 NONE = -1  # no target, no key
 CHARACTERS = 96
 _HELD_OUT = 0.1  # the last part of the text, of which evaluation is made
 
 
 class Examples(NamedTuple):
-    """Tokens [B, L]; what follows or answers each, [B, L], or NONE; the positions of its right keys, [B, L, R]."""
+    """Tokens, what follows or answers each, and the position of its right key, [B, L] int32, or NONE."""
 
     tokens: Array
     targets: Array
@@ -40,31 +38,28 @@ def vocabulary(name: str, length: int) -> int:
 
 def sample(name: str, length: int, numbers: Array, held_out: bool) -> Examples:
     """Returns the examples with these numbers, [B] int32; of a text those of the part that is `held_out`, or not."""
-    of_number = (
-        functools.partial(_window, length, held_out) if name == "text" else functools.partial(_pairs, name, length)
-    )
-    return jax.vmap(lambda number: of_number(jax.random.fold_in(jax.random.key(0), number)))(numbers)
+
+    def of_number(number: Array) -> Examples:
+        key = jax.random.fold_in(jax.random.key(0), number)
+        return _window(length, held_out, key) if name == "text" else _pairs(length, key)
+
+    return jax.vmap(of_number)(numbers)
 
 
-def _pairs(name: str, length: int, key: Array) -> Examples:
-    """Half of the tokens are pairs, the other half queries: all keys, in another order in every round."""
-    copies = COPIES[name]
-    num_keys = length // (4 * copies)
+def _pairs(length: int, key: Array) -> Examples:
+    """Half of the tokens are pairs, the other half queries: all keys twice, in another order each time."""
+    num_keys = length // 4
     keys_key, values_key, place_key, order_key = jax.random.split(key, 4)
     keys = jax.random.permutation(keys_key, length // 2)[:num_keys].astype(jnp.int32)
-    place = jax.random.permutation(place_key, num_keys * copies).reshape(num_keys, copies)  # of each pair
-    last = length // 2 + 2 if name == "sum" else length
-    values = jax.random.randint(values_key, place.shape, length // 2, last)
-    answers = length // 2 + 2 + (values - length // 2).sum(axis=1) if name == "sum" else values[:, 0]
-
-    context = jnp.zeros((num_keys * copies, 2), jnp.int32)
-    context = context.at[place, 0].set(keys[:, None]).at[place, 1].set(values).reshape(length // 2)
-    rounds = jax.random.split(order_key, length // 2 // num_keys)
-    order = jax.vmap(lambda key: jax.random.permutation(key, num_keys))(rounds).reshape(length // 2)
-    none = jnp.full((length // 2, copies), NONE)
+    values = jax.random.randint(values_key, keys.shape, length // 2, length)
+    place = jax.random.permutation(place_key, num_keys)  # of each pair
+    rounds = [jax.random.permutation(key, num_keys) for key in jax.random.split(order_key)]
+    order = jnp.concatenate(rounds)
+    pairs = jnp.zeros((num_keys, 2), jnp.int32).at[place].set(jnp.stack([keys, values], axis=1))
+    none = jnp.full(length // 2, NONE)
     return Examples(
-        jnp.concatenate([context, keys[order]]),
-        jnp.concatenate([none[:, 0], answers[order]]),
+        jnp.concatenate([pairs.reshape(-1), keys[order]]),
+        jnp.concatenate([none, values[order]]),
         jnp.concatenate([none, 2 * place[order] + 1]),
     )
 
@@ -75,7 +70,7 @@ def _window(length: int, held_out: bool, key: Array) -> Examples:
     part = characters[cut:] if held_out else characters[:cut]
     start = jax.random.randint(key, (), 0, len(part) - length)
     window = jax.lax.dynamic_slice(jnp.asarray(part), (start,), (length + 1,))
-    return Examples(window[:-1], window[1:], jnp.full((length, 1), NONE))
+    return Examples(window[:-1], window[1:], jnp.full(length, NONE))
 
 
 @functools.cache

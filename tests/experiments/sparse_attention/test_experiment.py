@@ -69,7 +69,7 @@ def test_an_indexer_learns_alone_and_its_keys_are_counted(dense, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"task.length": 20}, r"config\.task\.length=20 .* multiple of 8"),
+        ({"task.length": 18}, r"config\.task\.length=18 .* multiple of 4"),
         ({"selector.k": 16}, r"config\.selector\.k=16 .* in \[1, 16\)"),
         ({"selector.spare": 15}, r"config\.selector\.spare=15 .* in \[0, 14\]"),
         ({"model.sparse": (2,)}, r"config\.model\.sparse=\(2,\)"),
