@@ -22,7 +22,7 @@ from scripts import sections
 RESULTS = Path("results/bench")
 ROOT = Path(__file__).resolve().parents[2]
 
-_CODE = ("ops", "scripts/bench", "scripts/relaxations", "experiments", "configs")
+_CODE = ("ops", "scripts/bench", "experiments", "configs")
 # Beside those of every run.
 _PACKAGES = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jaxopt", "softjax", "entmax", "torch", "torchisotonic")
 # Equal in two environments whose measurements may stand in one section.

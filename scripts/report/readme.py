@@ -14,7 +14,7 @@ from experiments.mnist_pruning import report as pruning
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
 from scripts import networks
-from scripts.report import again, benchmarks, compute, relaxations
+from scripts.report import again, benchmarks, compute
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim, and what decides it", "with the paper's settings", "as one would use it", "measured on")
@@ -24,8 +24,8 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    tools, experiments = (again, benchmarks, compute, networks, relaxations), (pruning, learned_masks, fine_tuning)
-    for report in (*tools, *experiments, vmoe, clusters):
+    tools, experiments = (again, benchmarks, compute, networks), (pruning, learned_masks, fine_tuning, vmoe, clusters)
+    for report in (*tools, *experiments):
         made |= report.blocks(results)
     return made
 
