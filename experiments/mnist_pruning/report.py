@@ -580,7 +580,8 @@ def speed(results: Path) -> Finding | None:
         seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (ours, hard)]
         shown = markdown.signed(over).lstrip("+-")
         told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
-        told = f"never in {seeds} seeds" if never == seeds else f"{told} ({never} of {seeds} seeds never)" if never else told
+        if never:
+            told = f"never in {seeds} seeds" if never == seeds else f"{told} ({never} of {seeds} seeds never)"
         told += f"; an epoch takes {seconds[0] / seconds[1]:.1f} times as long"
         return Verdict(finding.of_sign(-finding.sign(over)), told)
 
