@@ -149,10 +149,6 @@ launch: $(DATA)  ## Train EXPERIMENT=vmoe, ... on PLATFORM=local, slurm, tpu-vm 
 	@$(RUN) scripts.launch $(PLATFORM) $(EXPERIMENT) --config='$(CONFIG)' --workdir='$(WORKDIR)' \
 	  --overrides='$(subst ','\'',$(value OVERRIDES))' $(LAUNCH)
 
-relaxations: $(DATA)  ## Every relaxed top-k mask under one protocol: masks, gradients, times, nearest neighbours, pruning (two hours on 2 cores).
-	@$(RUN) scripts.bench --only=relaxations,relaxations-neighbours,relaxations-times
-	@$(RUN) experiments.mnist_pruning.suite --preset=masks --out=$(RUNS)/relaxations
-
 figures: $(READY)  ## Tables and figures again, from the committed results; the paper's figures of the operators, from code.
 	@$(RUN) experiments.mnist_pruning.report results/mnist_pruning
 	@$(RUN) experiments.mnist_pruning.report results/mnist_lenet
@@ -180,7 +176,7 @@ fuzz: $(DEV)  ## Random problems for every operator against an independent oracl
 	@$(if $(PROBLEM),PROBLEM='$(PROBLEM)' $(RUN) pytest tests/ops/problems/test_judge.py -k problem_of_a_line,\
 	  FUZZ=$(N) SEED=$(SEED) $(RUN) pytest tests/ops/problems -n $(JOBS) --dist=worksteal --durations=0 --durations-min=1000)
 
-bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses, input pipeline, pages, --help: ONLY=masks,steps, SMALL=1 for tiny sizes.
+bench: $(VENV)-bench/.ready-$(JAX)  ## Time operators beside peers, solvers, steps, routers, losses: ONLY=masks,steps, SMALL=1 for tiny sizes.
 	@$(VENV)-bench/bin/python -m scripts.bench $(if $(ONLY),--only=$(ONLY)) $(if $(SMALL),--small)
 
 bench-gpu:  ## What a GPU is worth timing on it, about half an hour; goes on where it was stopped: MINUTES=10 for a part, SMALL=1 for tiny sizes on any machine.
@@ -219,5 +215,5 @@ clean:  ## Remove the environments and caches, never runs/ or results/.
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-docs docs/_build docs/api/generated $(VENV)-oldest $(VENV)-newest .venv-tpu .venv-cuda13 .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks sparse-attention launch relaxations figures compare report bench bench-gpu \
+.PHONY: help install install-dev install-data demo demo-all test test-oldest test-newest lock test-slurm check-accelerators chaos lint format check-numbers size mnist cifar100 vmoe vmoe-batches vmoe-clusters learned-masks sparse-attention launch figures compare report bench bench-gpu \
   bench-device fuzz docs docs-serve clean

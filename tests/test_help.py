@@ -1,13 +1,20 @@
 """`--help` of whatever a user may start: it answers, and nothing imports TensorFlow for it."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
-from scripts.bench.costs import ROOT, entry_points
+from tests.experiments.support import ROOT
 
+PACKAGES = [path.parent for top in ("experiments", "scripts") for path in (ROOT / top).glob("**/__main__.py")]
+RUN = r"(?:\$\(RUN\)|/python -m) ((?:experiments|scripts)[\w.]+)"  # in the Makefile
+STARTED = {
+    *(".".join(path.relative_to(ROOT).parts) for path in PACKAGES),
+    *re.findall(RUN, (ROOT / "Makefile").read_text()),
+}
 # Seconds to import, and a backend that takes the device.
 SLOW = ("tensorflow", "tensorflow_datasets", "torch")
 # All in one process, as to start Python takes longer than to ask. What one imports stays for the next: the first that
@@ -32,12 +39,12 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def asked():
     """Of every entry point, what it says, how it ends, and what it imports of what is slow."""
-    command = [sys.executable, "-c", ASK_ALL, " ".join(SLOW), *entry_points()]
+    command = [sys.executable, "-c", ASK_ALL, " ".join(SLOW), *STARTED]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("module", entry_points())
+@pytest.mark.parametrize("module", sorted(STARTED))
 def test_help_is_there_and_imports_no_tensorflow(asked, module):
     assert asked[module]["status"] == 0
     assert f"python -m {module}" in asked[module]["said"]

@@ -364,7 +364,7 @@ def accuracy(results: Path) -> Finding | None:
     """
     for part, name in PARTS.items():
         groups = _read(results / name)
-        stated, tuned = _verdict(groups.get(PAPERS_RATES), "its rates"), _verdict(groups.get(OWN), "both tuned")
+        stated, tuned = _verdict(groups.get(PAPERS_RATES), "the paper's rates"), _verdict(groups.get(OWN), "both tuned")
         if stated and tuned:
             return Finding(stated, tuned, finding.PAPERS_TASK if name == FULL else f"{finding.STAND_IN}: {part}")
     return None

@@ -573,12 +573,16 @@ def speed(results: Path) -> Finding | None:
     """
 
     def judge(ours: Run, hard: Run) -> Verdict:
-        reached = epochs_to_hard(ours, hard).fillna(ours.summary["epochs"] + 1)
+        reached = epochs_to_hard(ours, hard)
+        never, seeds = reached.isna().sum(), len(reached)
+        reached = reached.fillna(ours.summary["epochs"] + 1)
         over = over_seeds(reached - epochs_to_hard(hard, hard))
         seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (ours, hard)]
         shown = markdown.signed(over).lstrip("+-")
         told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
-        told += f", each {seconds[0] / seconds[1]:.1f} times as long"
+        if never:
+            told = f"never in {seeds} seeds" if never == seeds else f"{told} ({never} of {seeds} seeds never)"
+        told += f"; an epoch takes {seconds[0] / seconds[1]:.1f} times as long"
         return Verdict(finding.of_sign(-finding.sign(over)), told)
 
     return _finding(results, "hard", judge)

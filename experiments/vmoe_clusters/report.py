@@ -175,7 +175,7 @@ def gradient(results: Path) -> Finding | None:
     if relaxed.empty:
         return None
     over = intervals(_minus(on_test, "hard"))[relaxed["steps"].idxmin()]
-    return Finding(None, judged(over, f"its loss is {{}}, noise {_TUNED_AT:g}", lower=True), "a task of ours")
+    return Finding(None, judged(over, f"relaxed loss {{}}, noise {_TUNED_AT:g}", lower=True), "a task of ours")
 
 
 def blocks(results: Path) -> dict[str, list[str]]:

@@ -36,14 +36,7 @@ GROUPS = {
     "router": "bench.training.router",
     "losses": "bench.training.losses",
     "attention": "bench.attention.group",
-    "pipeline": "bench.costs.pipeline",
-    "pages": "bench.costs.pages",
-    "help": "bench.costs.helps",
-    "relaxations": "relaxations.measure.gradients",
-    "relaxations-neighbours": "relaxations.measure.learning",
-    "relaxations-times": "relaxations.measure.times",
 }
-_ASKED_FOR = "relaxations"  # what begins with it alone, as it takes an hour
 DEVICE = ("steps", "router", "losses", "isotonic", "masks")
 _LONGEST = 10.0  # minutes of a case on a device
 
@@ -51,7 +44,7 @@ _LONGEST = 10.0  # minutes of a case on a device
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; 1 if anything failed or was wrong."""
     parser = argparse.ArgumentParser(prog="python -m scripts.bench", description=(__doc__ or "").split(":")[0])
-    parser.add_argument("--only", help=f"comma-separated, of {', '.join(GROUPS)}; default: all before {_ASKED_FOR}")
+    parser.add_argument("--only", help=f"comma-separated, of {', '.join(GROUPS)}; default: all")
     parser.add_argument("--device", action="store_true", help=f"in sizes of a GPU or TPU: {', '.join(DEVICE)}")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that everything works")
     parser.add_argument("--minutes", type=float, help="begin nothing that could end later (on a GPU)")
@@ -71,8 +64,7 @@ def group_of(name: str, scale: str) -> Group:
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     start = time.monotonic()
-    usual = DEVICE if options.device else [name for name in GROUPS if not name.startswith(_ASKED_FOR)]
-    names = options.only.split(",") if options.only else usual
+    names = options.only.split(",") if options.only else DEVICE if options.device else list(GROUPS)
     if unknown := sorted(set(names) - set(GROUPS)):
         raise UsageError(f"--only: unknown {', '.join(unknown)}; known: {', '.join(GROUPS)}")
     try:  # in a process of its own: while this one held the device, others could not have it

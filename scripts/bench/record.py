@@ -17,16 +17,18 @@ from typing import Any
 import jax
 
 from experiments.core.record.environment import describe
-from scripts import sections
+from experiments.core.record.files import lock, read_object, write_json
 
 RESULTS = Path("results/bench")
 ROOT = Path(__file__).resolve().parents[2]
 
-_CODE = ("ops", "scripts/bench", "scripts/relaxations", "experiments", "configs")
+_CODE = ("ops", "scripts/bench", "experiments", "configs")
 # Beside those of every run.
 _PACKAGES = ("jax-cuda13-plugin", "jax-cuda13-pjrt", "jaxopt", "softjax", "entmax", "torch", "torchisotonic")
 # Equal in two environments whose measurements may stand in one section.
 _SAME = ("code", "packages", "devices", "machine")
+
+_ADVICE = "restore it (git checkout) or remove it, to measure anew"
 
 Section = dict[str, Any]
 
@@ -60,7 +62,7 @@ def path_of(results: Path, environment: Mapping[str, Any]) -> Path:
 def begin(path: Path, name: str, environment: Mapping[str, Any], settings: Mapping[str, Any]) -> Section:
     """Returns a section as far as the same code measured it with these settings here, else a new one."""
     settings = json.loads(json.dumps(settings))  # tuples are lists in JSON
-    for there in (sections.read(path, key) for key in (f"partial-{name}", name)):
+    for there in map(_sections(path).get, (f"partial-{name}", name)):
         if not there or "measured" not in there or there["settings"] != settings:
             continue
         if all(there["environment"][field] == environment[field] for field in _SAME):
@@ -83,10 +85,18 @@ def add(section: Section, case: str, found: Mapping[str, Any]) -> None:
 
 
 def write(path: Path, name: str, section: Section) -> None:
-    """Writes a section, under its own name if it is whole."""
+    """Writes a section, under its own name if it is whole; several processes may write to one file."""
     section["environment"]["load_average"]["after"] = [*os.getloadavg()]
-    if section["complete"] and not section["failed"]:
-        sections.write(path, section, name)
-        sections.remove(path, f"partial-{name}")
-    else:
-        sections.write(path, section, f"partial-{name}")
+    partial = f"partial-{name}"
+    with lock(path.parent / ".lock", wait=True):
+        there = _sections(path)
+        if section["complete"] and not section["failed"]:
+            there.pop(partial, None)
+            there[name] = section
+        else:
+            there[partial] = section
+        write_json(path, there)
+
+
+def _sections(path: Path) -> dict[str, Section]:
+    return read_object(path, _ADVICE) if path.exists() else {}

@@ -1,7 +1,7 @@
 """Draws the paper's figures of the operators: `python -m scripts.paper_figures DIR`.
 
-Writes SVG files to DIR; results/figures/captions.md explains them. Figure 4 and the figure of the relaxations
-show the timings in results/bench. The same code and timings give the same bytes.
+Writes SVG files to DIR; results/figures/captions.md explains them. Figure 4 and `speed` show the timings in
+results/bench. The same code and timings give the same bytes.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from experiments.core.report.making import on_directory
 from experiments.core.report.style import save
 from scripts.paper_figures import operators, solvers, speed
 from scripts.paper_figures.style import DPI, SHEET
-from scripts.report import RESULTS, relaxations
+from scripts.report import RESULTS
 
 BENCH = RESULTS / "bench"
 FIGURES = {
@@ -26,7 +26,6 @@ FIGURES = {
     "figure9": operators.figure9,
     "mask": operators.one_entry,
     "speed": lambda: speed.speed(BENCH),
-    "relaxations": lambda: relaxations.figure(RESULTS),
 }
 
 

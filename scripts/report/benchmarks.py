@@ -85,7 +85,9 @@ def routers(results: Path) -> Finding | None:
     def judge(record: Numbers) -> Verdict:
         by = "ratio_of_steps" if _on_accelerator(record) else "one_plus_extra_over_step"
         most = max(record["routers"][name][by] for name in ("relaxed, logits", "Dykstra, 10 iterations"))
-        return Verdict(of_fact(most >= _PAPER_ROUTER), f"{most:.3f} times as long")
+        return Verdict(
+            of_fact(most >= _PAPER_ROUTER), f"{'only ' if most < _PAPER_ROUTER else ''}{most:.3f} times as long"
+        )
 
     return _timed(results, "router", judge)
 
@@ -102,8 +104,8 @@ def convergence(results: Path) -> Finding | None:
         return Verdict(of_fact(all(exact)), phrase.format(f"{sum(exact)} of {len(exact)}")) if exact else None
 
     return Finding(
-        verdict(lambda lam: lam == _PAPER_LAM, "exact at {} sizes"),
-        verdict(lambda lam: lam >= _LAM_IN_USE, f"exact in {{}} cases, lam at least {_LAM_IN_USE:g}"),
+        verdict(lambda lam: lam == _PAPER_LAM, "exact at {} row lengths"),
+        verdict(lambda lam: lam >= _LAM_IN_USE, f"lam from {_LAM_IN_USE:g}: exact in {{}} cases"),
         name_of(record),
     )
 

@@ -15,7 +15,7 @@ from experiments.sparse_attention import report as sparse_attention
 from experiments.vmoe import report as vmoe
 from experiments.vmoe_clusters import report as clusters
 from scripts import networks
-from scripts.report import again, benchmarks, compute, relaxations
+from scripts.report import again, benchmarks, compute
 from scripts.report.claims import Claim
 
 _ANSWERS = ("claim, and what decides it", "with the paper's settings", "as one would use it", "measured on")
@@ -25,8 +25,8 @@ _BLOCK = re.compile(r"(<!-- (?P<name>[^:\n]+): [^\n]*-->\n).*?(<!-- end of (?P=n
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the lines of all blocks except the claims', by name."""
     made: dict[str, list[str]] = {}
-    tools, experiments = (again, benchmarks, compute, networks, relaxations), (pruning, learned_masks, fine_tuning)
-    for report in (*tools, *experiments, vmoe, clusters, sparse_attention):
+    tools = (again, benchmarks, compute, networks)
+    for report in (*tools, pruning, learned_masks, fine_tuning, vmoe, clusters, sparse_attention):
         made |= report.blocks(results)
     return made
 

@@ -153,5 +153,7 @@ def test_limits_are_refused_only_where_no_plan_exists():
     with pytest.raises(ValueError, match=r"^limit .* 3 .* 2 in all"):
         shape(x, where=present & (np.arange(3) < 2))
     assert jax.eval_shape(lambda limit: topk_plan(x, 1, limit), 1.0).plan.shape == (4, 3)
-    absent = topk_plan(np.where(present, x, -np.inf), 1, 1)
-    np.testing.assert_allclose(absent.plan.sum(axis=1), [1, 1, 1, 0], atol=1e-4)
+    # Rows of 9 for 64 columns, one of them absent: by the program of the ties above.
+    x, k = np.where(np.arange(8)[:, None] < 7, np.ones((3, 8, 64), np.float32), -np.inf), np.full((3, 8), 9, np.float32)
+    absent = topk_plan(x, k, np.ones((3, 64), np.float32), lam=0.5, where=np.ones(x.shape, bool))
+    np.testing.assert_allclose(absent.plan.sum(axis=2), 3 * [[*7 * [9], 0]], atol=1e-3)

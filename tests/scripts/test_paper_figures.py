@@ -56,7 +56,7 @@ def test_all_are_drawn(monkeypatch):
     monkeypatch.setattr(operators, "kept", lambda x1, x2, p: np.stack([x1, x2]) * (np.abs(x1) > 1))
     monkeypatch.setattr(operators, "topk_conjugate", lambda y, k, phi: -y[:, 0] / k)
     with mpl.rc_context(SHEET):
-        for name in command.FIGURES.keys() - {"figure4", "relaxations"}:
+        for name in command.FIGURES.keys() - {"figure4"}:
             command.FIGURES[name]().draw_without_rendering()
 
 

@@ -1,7 +1,10 @@
+import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from experiments.core.errors import DamagedError
 from scripts.bench import record
 
 MACHINE = {"cpu": "AMD EPYC 9B14 (TM)", "cores": 2}
@@ -56,3 +59,15 @@ def test_what_was_measured_otherwise_does_not_count(path, changed, settings):
     record.add(section, "one", {})
     record.write(path, "masks", section)
     assert record.begin(path, "masks", HERE | changed, settings)["measured"] == []
+
+
+def test_writers_at_once_lose_nothing(path):
+    section = record.begin(path, "masks", HERE, SETTINGS)
+    names = [f"section {number}" for number in range(20)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: record.write(path, name, copy.deepcopy(section)), names))
+    assert json.loads(path.read_text()).keys() == {f"partial-{name}" for name in names}
+    path.write_text('{"masks"')
+    with pytest.raises(DamagedError, match=path.name):
+        record.write(path, "masks", section)
+    assert path.read_text() == '{"masks"'

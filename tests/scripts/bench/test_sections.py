@@ -2,12 +2,11 @@
 
 import json
 import pickle
-from pathlib import Path
 
 import pytest
 
 from experiments.vmoe.experiment import RECIPE, routing_shape
-from scripts.bench import costs, training
+from scripts.bench import training
 from scripts.bench.__main__ import GROUPS, group_of
 from scripts.bench.timing import Contest, Summary
 
@@ -48,24 +47,3 @@ def test_the_routers_that_are_timed_solve_the_papers_problem(monkeypatch):
     contest = Contest()
     assert set(training.routers_alone(1, 64, contest)) == {*some, *training.MASKS, *training.DISPATCHERS}
     assert contest.failed == {}
-
-
-def test_images_are_made_on_the_host_and_on_the_device():
-    rows = [row for case in costs.pipeline("small").cases for row in case.measure(Contest())["rows"]]
-    assert [row["where"] for row in rows] == ["host", "device"]
-    assert all(row["images_per_s"] > 0 for row in rows)
-
-
-def test_commands_are_run_as_users_do_and_the_size_of_a_page_counts(monkeypatch):
-    asked = []
-
-    def run(command, **_):
-        asked.append(command[2])
-        if out := [argument.removeprefix("--out=") for argument in command if argument.startswith("--out=")]:
-            (Path(out[0]) / "index.html").write_bytes(b"1" * 250_000)
-
-    monkeypatch.setattr(costs.subprocess, "run", run)
-    (row,) = costs.pages("small").cases[0].measure(Contest())["pages"]
-    assert (row["place"], row["megabytes"]) == ("results/vmoe", 0.25)
-    assert costs.helps("small").cases[0].measure(Contest())["rows"][0]["processor_seconds"] >= 0
-    assert asked == ["scripts.compare", costs.entry_points()[0]]

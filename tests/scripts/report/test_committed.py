@@ -83,7 +83,7 @@ def test_a_table_and_the_figures_are_those_of_their_runs(name):
     assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.png")}
 
 
-@pytest.mark.parametrize("name", ["", *(name for name in TABLES if name != "relaxations")])  # which has them in blocks
+@pytest.mark.parametrize("name", ["", *(name for name in TABLES if name != "relaxations")])  # a finished study
 def test_intervals_in_the_text_come_from_the_results(name, findings):
     """In text, signs are words."""
     answers = [claim for claim in zip(CLAIMS, findings, strict=True) if claim[0].page == f"results/{name}"]

@@ -1,1 +1,0 @@
-"""Every relaxed top-k mask of `ops` under one protocol: its properties, the quality of its gradient, its cost."""
