@@ -12,7 +12,7 @@ from jax import Array
 
 from experiments.sparse_attention.selectors import Scores, Selection, Selector, everything, hard
 
-_MOST = 10.0  # of the exponential of a key that is not read, relative to the best one that is: it scales a gradient
+_MOST = 2.3  # by which the logit of a key that is not read may exceed the best one's that is: it scales a gradient
 
 
 class Mode(NamedTuple):
@@ -44,10 +44,8 @@ def attend(logits: Array, values: Array, selection: Selection) -> Array:
       selection: with M slots.
     """
     weights = selection.weights[:, None]
-    is_read = weights != 0
-    largest = jnp.max(jnp.where(is_read, logits, -jnp.inf), axis=-1, keepdims=True)
-    powers = jnp.exp(logits - jax.lax.stop_gradient(largest))
-    powers = weights * jnp.where(is_read, powers, jax.lax.stop_gradient(jnp.minimum(powers, _MOST)))
+    largest = jnp.max(jnp.where(weights != 0, logits, -jnp.inf), axis=-1, keepdims=True)
+    powers = weights * jnp.exp(jnp.minimum(logits - jax.lax.stop_gradient(largest), _MOST))
     shares = powers / powers.sum(axis=-1, keepdims=True)
     return jnp.einsum("bhqk,bkhw->bqhw" if selection.keys is None else "bhqm,bqmhw->bqhw", shares, values)
 

@@ -62,8 +62,11 @@ def test_the_derivative_of_a_weight_of_zero_is_what_reading_the_key_would_change
     for key in range(4):
         changed = float(output(weights.at[0, 0, key].add(step)) - output(weights)) / step
         assert float(gradient[0, 0, key]) == pytest.approx(changed, rel=2e-2, abs=1e-3)
-    far = jax.grad(lambda weights: attend(500.0 * logits, values, Selection(weights, None)).sum())(weights)
-    assert jnp.isfinite(far).all()
+
+    def far(logits, weights):
+        return attend(500.0 * logits, values, Selection(weights, None)).sum()
+
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.grad(far, argnums=(0, 1))(logits, weights))
 
 
 def test_the_teacher_is_the_mean_attention_and_a_perfect_pupil_has_no_loss():
