@@ -69,7 +69,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.selector.k = 2  # keys of a query at test
     config.selector.spare = 6  # keys beyond k that may be read in training, where not all are
     config.selector.weight = 1.0 if SELECTORS[selector].taught else 0.0  # of the loss that teaches the scores
-    # In the units of the scores, or a number of keys beyond k (support, added_falling), or a factor of the scores (kl,
+    # In the units of the scores, or a number of keys beyond k (support), or a factor of the scores (kl,
     # kl_sparse, added).
     config.selector.lam = ml_collections.ConfigDict()
     config.selector.lam.schedule = "geometric" if selector in FALLING else "constant"
@@ -84,5 +84,4 @@ FALLING = {
     "support": (6.0, 1.0),
     "relaxed": (4.0, 0.05),
     "lapsum": (1.0, 0.02),
-    "added_falling": (6.0, 0.1),
 }

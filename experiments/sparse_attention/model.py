@@ -84,8 +84,7 @@ class SparseAttention(nn.Module):
             selection = self.selector.select(scores)
         else:
             selection = everything(scores) if self.selector == Selector(everything) else hard(scores)
-        factor = mode.lam if self.selector.factor is None else self.selector.factor
-        sharp = factor * gain * values
+        sharp = mode.lam * gain * values
         if selection.keys is None:
             logits = jnp.einsum("bqhw,bkhw->bhqk", query, key)
         else:

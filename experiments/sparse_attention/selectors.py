@@ -48,12 +48,12 @@ class Scores(NamedTuple):
     progress: Array
 
 
-def hard(scores: Scores, k: Array | int | None = None, slots: int | None = None) -> Selection:
+def hard(scores: Scores, slots: int | None = None) -> Selection:
     """Selects the k keys with the largest scores, all of them if there are fewer; no gradient."""
     values = jnp.where(scores.allowed, jax.lax.stop_gradient(scores.values), -jnp.inf)
     best, keys = jax.lax.top_k(values, scores.k if slots is None else slots)
-    count = jnp.arange(keys.shape[-1], dtype=jnp.float32) < (scores.k if k is None else k)
-    return Selection(((best > -jnp.inf) & count[None, None]).astype(values.dtype), keys)
+    is_one = (best > -jnp.inf) & (jnp.arange(keys.shape[-1]) < scores.k)[None, None]
+    return Selection(is_one.astype(values.dtype), keys)
 
 
 def everything(scores: Scores) -> Selection:
@@ -95,6 +95,13 @@ def _of_support(scores: Scores) -> Selection:
     return Selection(weights, keys)
 
 
+def _best_of_sigmoid(scores: Scores) -> Selection:
+    """Gives the keys in the slots, the best ones, the weights of a sigmoid over all."""
+    keys = hard(scores, slots=scores.slots).keys
+    everywhere = _by_threshold(sigmoid_topk_mask)(scores).weights
+    return Selection(jnp.take_along_axis(everywhere, keys, axis=-1), keys)
+
+
 def _best(scores: Scores) -> Selection:
     """Gives the keys in the slots, the best ones, their scores as weights: a gradient of one for each."""
     values, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), scores.slots)
@@ -114,10 +121,6 @@ def _by_threshold(relax: Callable[..., Array]) -> Callable[[Scores], Selection]:
     return select
 
 
-def _more_at_first(scores: Scores) -> Selection:
-    return hard(scores, jnp.round(scores.k + scores.lam), scores.slots)
-
-
 def _then_sparse(scores: Scores) -> Selection:
     """Reads all keys in the first half of training, then k."""
     mask = hard_topk_mask(jax.lax.stop_gradient(scores.values), scores.k, where=scores.allowed)
@@ -131,14 +134,12 @@ class Selector(NamedTuple):
       select: what is read in training.
       taught: whether scores learn to be the attention over what is read, by a second loss (KL), and by it alone.
       added: whether the scores are added to the logits of attention, through which they get a gradient.
-      factor: of the scores where they are taught or added; None: lam.
       of_keys: whether a key has one score, whatever the query, as in SparseK attention.
     """
 
     select: Callable[[Scores], Selection]
     taught: bool = False
     added: bool = False
-    factor: float | None = None
     of_keys: bool = False
 
 
@@ -146,6 +147,7 @@ SELECTORS = {
     "dense": Selector(everything),
     "straight_through": Selector(_hard_then(_relaxed_slots)),
     "sigmoid": Selector(_hard_then(_by_threshold(sigmoid_topk_mask))),
+    "best_sigmoid": Selector(_hard_then(_best_of_sigmoid)),
     "best": Selector(_hard_then(_best)),
     "kl": Selector(everything, taught=True),  # as the warm-up of DeepSeek-V3.2's indexer
     "kl_sparse": Selector(_then_sparse, taught=True),  # and its second stage
@@ -154,7 +156,6 @@ SELECTORS = {
     "lapsum": Selector(_by_threshold(lapsum_topk_mask)),
     "sparsek": Selector(_relaxed, of_keys=True),  # Lou et al., 2024: this operator with p = 2 and lam = 1
     "added": Selector(hard, added=True),
-    "added_falling": Selector(_more_at_first, added=True, factor=4.0),
     "frozen": Selector(hard),
 }
 
@@ -166,6 +167,7 @@ KINDS = Kinds(
         "dense": (),
         "straight_through": (*_K, *_LAM, *_SPARE),
         "sigmoid": (*_K, *_LAM),
+        "best_sigmoid": (*_K, *_LAM, *_SPARE),
         "best": (*_K, *_SPARE),
         "kl": _TAUGHT,
         "kl_sparse": _TAUGHT,
@@ -174,7 +176,6 @@ KINDS = Kinds(
         "lapsum": (*_K, *_LAM),
         "sparsek": (*_K, *_LAM),
         "added": (*_K, *_LAM),
-        "added_falling": (*_K, *_LAM, *_SPARE),
         "frozen": _K,
     },
     only_if={"selector.lam.end": ("selector.lam.schedule", ["geometric"])},
