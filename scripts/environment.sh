@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes an environment, or adds to one that is there, what requirements.txt and the like ask for.
+# Makes an environment, or adds to one that is there, what requirements.txt or a group of pyproject.toml asks for.
 #
 #     bash scripts/environment.sh DIRECTORY REQUIREMENT...
 #
-# REQUIREMENT is what pip takes: packages, -r FILE. PYTHON names the Python; without it, the newest that all pins have
+# REQUIREMENT is what pip takes: packages, -r FILE, --group NAME. PYTHON names the Python; without it, the newest that all pins have
 # wheels for, among those on the path and pyenv's (whose commands for versions that are not chosen are there, and fail).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,11 +40,11 @@ fi
 
 # By uv, several times faster than pip; by pip where the index is one that only pip is told of. What they say, warnings
 # above all, is in a log, of which the end is shown if neither gets to its own. Python compiles what it imports, once,
-# unless it may not write; to compile everything ahead takes longer.
+# unless it may not write; to compile everything ahead takes longer. Groups are new in pip 25.1.
 uv=$(sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
 log=$directory/install.log
 pip=("$directory/bin/python" -m pip install --quiet --disable-pip-version-check)
-if ! { "${pip[@]}" "uv==$uv" &&
+if ! { "${pip[@]}" "pip>=25.1" && "${pip[@]}" "uv==$uv" &&
     "$directory/bin/uv" pip install --quiet ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} \
         --python "$directory/bin/python" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
     echo "uv could not install the packages ($log): pip does, in some minutes"
