@@ -40,15 +40,16 @@ fi
 
 # By uv, several times faster than pip; by pip where the index is one that only pip is told of. What they say, warnings
 # above all, is in a log, of which the end is shown if neither gets to its own. Python compiles what it imports, once,
-# unless it may not write; to compile everything ahead takes longer. Groups are new in pip 25.1.
+# unless it may not write; to compile everything ahead takes longer.
 uv=$(sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
+groups="pip>=25.1" # those before know no --group
 log=$directory/install.log
 pip=("$directory/bin/python" -m pip install --quiet --disable-pip-version-check)
-if ! { "${pip[@]}" "pip>=25.1" && "${pip[@]}" "uv==$uv" &&
+if ! { "${pip[@]}" "uv==$uv" &&
     "$directory/bin/uv" pip install --quiet ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} \
-        --python "$directory/bin/python" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
+        --python "$directory/bin/python" "$groups" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
     echo "uv could not install the packages ($log): pip does, in some minutes"
-    if ! "${pip[@]}" --constraint requirements-lock.txt "$@" >> "$log" 2>&1; then
+    if ! { "${pip[@]}" "$groups" && "${pip[@]}" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
         tail -n 10 "$log" >&2
         echo "error: the packages could not be installed; all that was said: $log" >&2
         exit 1
