@@ -41,20 +41,20 @@ $(READY): requirements.txt requirements-lock.txt
 	@$(ENVIRONMENT) $(VENV) -r requirements.txt $(EXTRA) -e .
 	@touch $@
 
-$(VENV)/.ready-demo-$(JAX): requirements-demo.txt requirements-lock.txt
+$(VENV)/.ready-demo-$(JAX): pyproject.toml requirements-lock.txt
 	@echo "creating $(VENV) with what the demo needs (900 MB): half a minute, most of it downloading; warnings: $(VENV)/install.log"
-	@$(ENVIRONMENT) $(VENV) -r requirements-demo.txt $(EXTRA) -e .
+	@$(ENVIRONMENT) $(VENV) --group demo $(EXTRA) -e .
 	@touch $@
 
 # In the same environment: what tests and checks need, what prepares data sets, and weights to start from.
-$(DEV): requirements-dev.txt $(READY)
+$(DEV): pyproject.toml $(READY)
 	@echo "installing what tests and checks need (300 MB)"
-	@$(ENVIRONMENT) $(VENV) -r requirements-dev.txt
+	@$(ENVIRONMENT) $(VENV) --group dev
 	@touch $@
 
-$(TENSORFLOW): requirements-data.txt $(READY)
+$(TENSORFLOW): pyproject.toml $(READY)
 	@echo "installing TensorFlow (1.5 GB), with which TFDS prepares data sets"
-	@$(ENVIRONMENT) $(VENV) -r requirements-data.txt
+	@$(ENVIRONMENT) $(VENV) --group data
 	@touch $@
 
 $(PRETRAINED): requirements-pretrained.txt $(READY)
@@ -90,9 +90,9 @@ test-with-%: $(DEV)
 	@export PYTHONPATH="$(abspath $(VENV))-$*"; $(BIN)/python -c 'import jax; print("JAX", jax.__version__)' && \
 	  $(RUN) pytest -n $(JOBS) --dist=loadfile --no-loadscope-reorder tests/ops
 
-lock: $(READY)  # Pin again what the packages of requirements.txt, -data and -dev need in turn, for every Python: requirements-lock.txt.
+lock: $(READY)  # Pin again what requirements.txt and the groups data and dev need in turn, for every Python: requirements-lock.txt.
 	@$(BIN)/uv pip compile --universal --python-version 3.11 --upgrade --no-annotate --custom-compile-command "make lock" --quiet \
-	  requirements.txt requirements-data.txt requirements-dev.txt --output-file requirements-lock.txt
+	  requirements.txt --group data --group dev --output-file requirements-lock.txt
 
 test-slurm: $(DEV)  ## Launch tiny runs on a real SLURM of one node: root, and slurmctld, slurmd, slurm-client, munge by apt-get.
 	@$(RUN) pytest tests/real_slurm.py
@@ -191,9 +191,9 @@ check-accelerators:  ## Compile operators and full-size train steps for TPUs and
 	@$(MAKE) --no-print-directory install
 	@$(RUN) scripts.compile check $(if $(TYPES),--type=$(TYPES))
 
-$(VENV)-bench/.ready-$(JAX): requirements.txt requirements-lock.txt requirements-bench.txt
+$(VENV)-bench/.ready-$(JAX): requirements.txt requirements-lock.txt pyproject.toml
 	@echo "creating $(VENV)-bench: minutes the first time, most of it downloading: several GB, PyTorch and its CUDA included"
-	@$(ENVIRONMENT) $(VENV)-bench -r requirements.txt -r requirements-bench.txt $(EXTRA)
+	@$(ENVIRONMENT) $(VENV)-bench -r requirements.txt --group bench $(EXTRA)
 	@touch $@
 
 docs: $(VENV)-docs/.ready  ## Build the documentation site, tutorials run (minutes the first time, then seconds); warnings are errors.
@@ -206,9 +206,9 @@ docs-serve: docs  # Build the site and show it at http://localhost:8000; PORT=80
 	@echo "http://localhost:$(PORT) until Ctrl-C"
 	@$(VENV)-docs/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory docs/_build/html
 
-$(VENV)-docs/.ready: requirements.txt requirements-lock.txt requirements-docs.txt
+$(VENV)-docs/.ready: requirements.txt requirements-lock.txt pyproject.toml
 	@echo "creating $(VENV)-docs: a minute or more the first time, most of it downloading"
-	@$(ENVIRONMENT) $(VENV)-docs -r requirements.txt -r requirements-docs.txt
+	@$(ENVIRONMENT) $(VENV)-docs -r requirements.txt --group docs
 	@touch $@
 
 clean:  ## Remove the environments and caches, never runs/ or results/.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes an environment, or adds to one that is there, what requirements.txt and the like ask for.
+# Makes an environment, or adds to one that is there, what requirements.txt or a group of pyproject.toml asks for.
 #
 #     bash scripts/environment.sh DIRECTORY REQUIREMENT...
 #
-# REQUIREMENT is what pip takes: packages, -r FILE. PYTHON names the Python; without it, the newest that all pins have
+# REQUIREMENT is what pip takes: packages, -r FILE, --group NAME. PYTHON names the Python; without it, the newest that all pins have
 # wheels for, among those on the path and pyenv's (whose commands for versions that are not chosen are there, and fail).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,13 +42,14 @@ fi
 # above all, is in a log, of which the end is shown if neither gets to its own. Python compiles what it imports, once,
 # unless it may not write; to compile everything ahead takes longer.
 uv=$(sed -n 's/^readonly UV=//p' scripts/launch/install.sh)
+groups="pip>=25.1" # those before know no --group
 log=$directory/install.log
 pip=("$directory/bin/python" -m pip install --quiet --disable-pip-version-check)
 if ! { "${pip[@]}" "uv==$uv" &&
     "$directory/bin/uv" pip install --quiet ${PYTHONDONTWRITEBYTECODE:+--compile-bytecode} \
-        --python "$directory/bin/python" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
+        --python "$directory/bin/python" "$groups" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
     echo "uv could not install the packages ($log): pip does, in some minutes"
-    if ! "${pip[@]}" --constraint requirements-lock.txt "$@" >> "$log" 2>&1; then
+    if ! { "${pip[@]}" "$groups" && "${pip[@]}" --constraint requirements-lock.txt "$@"; } >> "$log" 2>&1; then
         tail -n 10 "$log" >&2
         echo "error: the packages could not be installed; all that was said: $log" >&2
         exit 1

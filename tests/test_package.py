@@ -67,9 +67,7 @@ def test_the_wheel_holds_the_library_and_its_licence_and_nothing_else(built):
     sources = [path for path in (ROOT / "ops").rglob("*") if path.suffix in (".py", ".typed")]
     assert library == {f"sparse_topk/{path.relative_to(ROOT / 'ops')}" for path in sources}
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    needed = re.findall(r"^Requires-Dist: (\S+?)[ ;>=<~]", metadata, re.MULTILINE)
-    assert needed[:2] == ["jax", "numpy"]
-    assert not re.search(r"^Requires-Dist: (?!jax|numpy|.*extra ==)", metadata, re.MULTILINE)
+    assert re.findall(r"^Requires-Dist: ([\w-]+)", metadata, re.MULTILINE) == ["jax", "numpy"]
 
 
 @pytest.fixture(scope="module")

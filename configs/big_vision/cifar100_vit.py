@@ -2,7 +2,7 @@
 
     git clone https://github.com/google-research/big_vision /tmp/big_vision
     git -C /tmp/big_vision checkout 0127fb6b337ee2a27bf4e54dea79cff176527356
-    pip install -r requirements.txt -r requirements-data.txt einops overrides grain
+    pip install -r requirements.txt --group data einops overrides grain
     export PYTHONPATH=/tmp/big_vision
     python -m big_vision.tools.download_tfds_datasets cifar100
     python -m configs.big_vision.train \\

@@ -23,7 +23,7 @@ if [[ ! -x $uv ]]; then
     curl --retry 5 -LsSf "https://astral.sh/uv/$UV/install.sh" | sh
 fi
 "$uv" venv --quiet --allow-existing --python "$PYTHON" .venv
-packages=(-r requirements.txt -r requirements-data.txt --constraint requirements-lock.txt -e .)
+packages=(-r requirements.txt --group data --constraint requirements-lock.txt -e .)
 if [[ $extra != cpu ]]; then
     packages+=("jax[$extra]")
 fi

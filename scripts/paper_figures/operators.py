@@ -59,7 +59,7 @@ def one_entry() -> Figure:
         label = f"{name} top-{K}" if p is None else f"relaxed, {name}, $\\lambda = 1$"
         axes.plot(*(broken(s, y) if p is None else (s, y)), label=label, **look)
     axes.set(xlim=(s[0], s[-1]), ylim=(-0.04, 1.04), xlabel="$x_1$, beside $2, 1, 0, -1$", ylabel="mask of $x_1$")
-    axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.95))  # where no line is
+    axes.legend(loc="upper left", bbox_to_anchor=(0.0, 0.95), handlelength=1.4)  # where no line is
     return figure
 
 

@@ -70,3 +70,8 @@ def test_links_of_llms_txt_lead_to_pages():
     links = re.findall(r"\]\((.*?)\.html\)", (DOCS / "llms.txt").read_text())
     assert links
     assert set(links) <= {name_of(path) for path in PAGES}
+
+
+def test_every_page_of_results_is_listed():
+    listed = (DOCS / "results" / "index.md").read_text().split()
+    assert {path.stem for path in MADE if not path.stem.endswith("_table")} <= set(listed)

@@ -245,7 +245,7 @@ def _builder(name: str, data_dir: str | None, download: bool) -> Any:
                 builder = tfds.builder(name, data_dir=data_dir, file_format="array_record")
                 if not builder.is_prepared():  # nor has another process done it in the meantime
                     if importlib.util.find_spec("tensorflow") is None:
-                        raise ImportError("TFDS prepares it with TensorFlow: pip install -r requirements-data.txt")
+                        raise ImportError("TFDS prepares it with TensorFlow: make install-data")
                     print(f"downloading {name} to {where}", flush=True)
                     downloader.MAX_RETRIES = 4  # in six seconds: with TFDS's ten it takes minutes to see no network
                     builder.download_and_prepare()

@@ -115,7 +115,7 @@ def tensorboard(directory: Path, rows: Sequence[Row] = ()) -> Any:
     What a killed launch has left of steps after those of the `rows`, which come again, goes.
     """
     if importlib.util.find_spec("tensorflow") is None:
-        print("config.tensorboard is on, but TensorFlow (requirements-data.txt) is not installed: metrics.jsonl only")
+        print("config.tensorboard is on, but TensorFlow (make install-data) is not installed: metrics.jsonl only")
         return None
     from clu import metric_writers  # only here: it imports TensorFlow, which takes eight seconds
     from tensorboard.compat.proto import event_pb2

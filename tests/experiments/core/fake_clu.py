@@ -18,7 +18,7 @@ class SummaryWriter:
 
 def replace_clu(patch: pytest.MonkeyPatch) -> list[SummaryWriter]:
     """Has writers of events made here; returns those that will be."""
-    pytest.importorskip("tensorboard", reason="pip install -r requirements-data.txt")
+    pytest.importorskip("tensorboard", reason="pip install --group data")
     writers: list[SummaryWriter] = []
 
     def writer(directory):

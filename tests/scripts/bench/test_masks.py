@@ -108,7 +108,7 @@ def test_installed_peers_pass_the_check(name):
     try:
         peer = contestants._PEERS[name]()
     except ImportError:
-        pytest.skip(f"{name} is not installed: pip install -r requirements-bench.txt")
+        pytest.skip(f"{name} is not installed: pip install --group bench")
     for shape in (SHAPE, Shape(1, 60, 6)):
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             rows = masks.compare(shape, [peer], BUDGET, Contest())["results"]

@@ -146,7 +146,7 @@ def test_without_tensorflow_nothing_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "tensorflow" else find(name, *rest)
     )
-    with pytest.raises(UsageError, match=r"'kmnist' .*requirements-data\.txt"):
+    with pytest.raises(UsageError, match=r"'kmnist' .*make install-data"):
         sources.from_tfds("kmnist", str(tmp_path), download=True)
 
 
@@ -154,7 +154,7 @@ def test_without_a_network_a_download_ends_soon(tmp_path, monkeypatch):
     def unknown(*_, **__):
         raise socket.gaierror("no network")
 
-    pytest.importorskip("tensorboard", reason="pip install -r requirements-data.txt")
+    pytest.importorskip("tensorboard", reason="pip install --group data")
     slept = []
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     monkeypatch.setattr(time, "sleep", slept.append)

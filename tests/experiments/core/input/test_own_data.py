@@ -137,7 +137,7 @@ WRITE = {"npz": write_npz, "idx": write_idx, "csv": write_csv, "cifar": write_ci
 def stored(tmp_path_factory):
     """A folder with `data`, what the page has stored, and `odd`, and the arrays that each recipe was given."""
     if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("TensorFlow is not installed: pip install -r requirements-data.txt")
+        pytest.skip("TensorFlow is not installed: pip install --group data")
     folder, rng, given = tmp_path_factory.mktemp("own"), np.random.default_rng(0), {}
     for name, shape in SHAPES.items():
         given[name] = {

@@ -32,7 +32,7 @@ def test_curves_are_means_over_seeds(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("live", [False, True])
 def test_after_a_kill_a_curve_has_each_step_once(monkeypatch, tmp_path, live):
-    pytest.importorskip("tensorboard", reason="pip install -r requirements-data.txt")
+    pytest.importorskip("tensorboard", reason="pip install --group data")
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", types.ModuleType("notf"))  # it needs no TensorFlow here
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
     from tensorboard.compat.proto import event_pb2, summary_pb2
