@@ -146,7 +146,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
     # Keeping.
     config.checkpoint_every = 5  # epochs; a kill loses no more
     config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
-    config.export_params = False  # True, with a single seed: the parameters at the end, in params.npz
+    config.export_params = False  # True: the parameters at the end, in params.npz
 
     config.update_from_flattened_dict(VARIANTS[variant])
     if config.network != "mlp":

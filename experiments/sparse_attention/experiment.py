@@ -1,4 +1,4 @@
-"""A transformer whose attention reads k keys, trained on from a dense one; the error is that of the k best keys.
+"""A transformer whose attention reads k keys, trained on from a dense one, and evaluated with the k best keys.
 
 The run with `selector.name=dense` trains all but the indexers, and exports every seed's parameters. All others begin
 with those of their seeds (`config.pretrained`).
@@ -34,7 +34,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require_one_of("task.name", task.name, tasks.NAMES)
     whole = task.length >= 16 and task.length % 4 == 0
     require(whole, "task.length", task.length, "a multiple of 4, at least 16")
-    require(task.examples >= _COUNTED, "task.examples", task.examples, f"at least {_COUNTED}")
+    require(task.examples > 0, "task.examples", task.examples, "positive")
     for name in ("layers", "heads", "index_width", "width"):
         require(model[name] > 0, f"model.{name}", model[name], "positive")
     require(model.width % model.heads == 0, "model.width", model.width, f"a multiple of the {model.heads} heads")
@@ -52,7 +52,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
-    """Returns the numbers of the examples, from which the device makes tokens; training sees each once."""
+    """Returns the numbers of the examples, from which the device makes tokens; a run sees each once."""
     train = np.arange(config.steps * config.batch_size, dtype=np.int32)
     evaluation = _FIRST[config.split] + np.arange(config.task.examples, dtype=np.int32)
     fingerprint = tasks.fingerprint() if config.task.name == "text" else ""
@@ -62,9 +62,11 @@ def load(config: ml_collections.ConfigDict) -> Data:
 def dense_params(config: ml_collections.ConfigDict) -> Params:
     """Reads the parameters of the config's seeds that a dense run has exported, with their axis if there are several.
 
-    Raises `UsageError` if that run was of other seeds.
+    Raises `UsageError` if that run was not dense, or of another task or other seeds.
     """
     of_dense, params = load_params(Path(config.pretrained).parent)
+    same = of_dense.selector.name == "dense" and of_dense.task.to_dict() == config.task.to_dict()
+    require(same, "pretrained", config.pretrained, "of a dense run of the same task")
     seeds = list(of_dense.seeds)
     known = set(config.seeds) <= set(seeds)
     require(known, "seeds", config.seeds, f"of those of the dense run, {seeds}")
@@ -100,13 +102,16 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         return jnp.mean(losses, axis=1, where=asked), 100.0 * jnp.mean(correct, axis=1, where=asked)
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
-        examples = tasks.sample(task.name, task.length, batch["label"], held_out=False)
+        examples = tasks.sample(task.name, task.length, batch["label"], "train")
         output = forward(params, examples.tokens, progress, training=True)
         value = of_each(output, examples)[0].mean()
         return value + selector.weight * output.teaching, {"loss": value}
 
     def keys_of(params: Params, examples: tasks.Examples, progress: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns how many keys of a query have a weight in training, and how many scores get a gradient."""
+        """Returns how many keys of a query have a weight in training, and how many scores get a gradient.
+
+        In the last layer, over the queries that have a target. What rounding leaves of a weight counts, too.
+        """
         some = jax.tree.map(lambda leaf: leaf[:_COUNTED], examples)
         asked = some.targets != tasks.NONE
 
@@ -115,13 +120,13 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
             value = of_each(output, some)[0].mean() + selector.weight * output.teaching
             return value, (output.selection.weights != 0).sum(axis=-1)  # type: ignore[union-attr]
 
-        shape = (_COUNTED, task.length, task.length)
-        gradient, read = jax.grad(objective, has_aux=True)(jnp.zeros(shape))
+        zeros = jnp.zeros((*some.tokens.shape, task.length))
+        gradient, read = jax.grad(objective, has_aux=True)(zeros)
         with_gradient = (gradient != 0).sum(axis=-1)
         return jnp.mean(read, where=asked), jnp.mean(with_gradient, where=asked)
 
     def evaluate(params: Params, batch: Batch, progress: jax.Array) -> Metrics:
-        examples = tasks.sample(task.name, task.length, batch["label"], held_out=True)
+        examples = tasks.sample(task.name, task.length, batch["label"], config.split)
         output = forward(params, examples.tokens, progress, training=False)
         losses, accuracies = of_each(output, examples)
         found = {"loss": losses, "bits": losses / np.log(2.0).astype(np.float32), "accuracy": accuracies}

@@ -35,8 +35,9 @@ class Output(NamedTuple):
 def attend(logits: Array, values: Array, selection: Selection) -> Array:
     """Returns attention over the selected keys, [B, L, H, W].
 
-    A key with weight m and logit a has the share m exp(a) of the sum. The derivative for m is finite where m is 0, and
-    says what reading that key would change.
+    A key with weight m and logit a has the share m exp(a) of the sum. The derivative for m, at m = 0 too, says what
+    reading a little of that key would change; for a logit far above those that are read it is cut, to ten times that of
+    the largest of them.
 
     Args:
       logits: [B, H, L, M].

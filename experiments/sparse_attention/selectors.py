@@ -1,4 +1,4 @@
-"""Selectors: which keys a query reads in training, and what tells the scores which they should have been.
+"""Selectors: which keys a query reads in training, and how the scores learn.
 
 A selector turns the scores of an indexer into a `Selection`. At test all read the k keys with the largest scores. `B`
 examples, `L` queries and as many keys, `M` slots of a query.

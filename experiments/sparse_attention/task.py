@@ -20,7 +20,7 @@ from jax import Array
 NAMES = ("recall", "text")
 NONE = -1  # no target, no key
 CHARACTERS = 96
-_HELD_OUT = 0.1  # the last part of the text, of which evaluation is made
+_PARTS = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}  # of the text
 
 
 class Examples(NamedTuple):
@@ -36,12 +36,12 @@ def vocabulary(name: str, length: int) -> int:
     return CHARACTERS if name == "text" else length
 
 
-def sample(name: str, length: int, numbers: Array, held_out: bool) -> Examples:
-    """Returns the examples with these numbers, [B] int32; of a text those of the part that is `held_out`, or not."""
+def sample(name: str, length: int, numbers: Array, part: str) -> Examples:
+    """Returns the examples with these numbers, [B] int32; of a text those of a part: train, validation or test."""
 
     def of_number(number: Array) -> Examples:
         key = jax.random.fold_in(jax.random.key(0), number)
-        return _window(length, held_out, key) if name == "text" else _pairs(length, key)
+        return _window(length, part, key) if name == "text" else _pairs(length, key)
 
     return jax.vmap(of_number)(numbers)
 
@@ -64,12 +64,11 @@ def _pairs(length: int, key: Array) -> Examples:
     )
 
 
-def _window(length: int, held_out: bool, key: Array) -> Examples:
+def _window(length: int, part: str, key: Array) -> Examples:
     characters = text()
-    cut = int((1.0 - _HELD_OUT) * len(characters))
-    part = characters[cut:] if held_out else characters[:cut]
-    start = jax.random.randint(key, (), 0, len(part) - length)
-    window = jax.lax.dynamic_slice(jnp.asarray(part), (start,), (length + 1,))
+    first, end = (int(share * len(characters)) for share in _PARTS[part])
+    start = jax.random.randint(key, (), first, end - length)
+    window = jax.lax.dynamic_slice(jnp.asarray(characters), (start,), (length + 1,))
     return Examples(window[:-1], window[1:], jnp.full(length, NONE))
 
 

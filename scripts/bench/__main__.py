@@ -37,7 +37,7 @@ GROUPS = {
     "losses": "bench.training.losses",
     "attention": "bench.attention.group",
 }
-DEVICE = ("steps", "router", "losses", "isotonic", "masks")
+DEVICE = ("steps", "router", "losses", "isotonic", "masks", "attention")
 _LONGEST = 10.0  # minutes of a case on a device
 
 

@@ -26,7 +26,7 @@ def group(scale: str) -> Group:
 
 
 def measure(length: int, seconds: float, contest: Contest) -> Found:
-    """Times of a layer with each selector, the bytes that it needs beside its arguments, and both over the dense."""
+    """Times of a layer with each selector, also over that of the dense one, and its bytes beside the arguments."""
     x = jax.random.normal(jax.random.key(0), (1, length, WIDTH))
     made = {name: contest.attempt(name, functools.partial(_compiled, name, x)) for name in NAMES}
     prepared = {name: found for name, found in made.items() if found is not None}

@@ -43,7 +43,7 @@ def test_tables_have_every_k_and_say_who_solves_the_task_and_when(tmp_path):
     assert "| hard, gradient of the relaxed mask | 50.10 ± 0.43 | 99.60 ± 0.43 |" in lines
     (row,) = [line for line in lines if line.startswith("| hard, gradient of the relaxed mask | 2 |")]
     assert [cell.strip() for cell in row.split("|")][3:7] == ["99.60 ± 0.43", "3 of 3", "67", "6.0 to 4.0"]
-    (taught,) = [line for line in lines if line.startswith("| taught: dense attention (KL) | 2 |")]
+    (taught,) = [line for line in lines if line.startswith("| taught: dense attention (KL), at the rate 0.001 | 2 |")]
     assert "100 (1)" in taught
     with mpl.rc_context(STYLE):
         assert set(report.figures(runs)) == {"keys"}

@@ -8,7 +8,7 @@ from experiments.sparse_attention import task
 
 def test_a_target_is_what_follows_its_key():
     length, numbers = 32, jnp.arange(3, dtype=jnp.int32)
-    tokens, targets, right = map(np.asarray, task.sample("recall", length, numbers, held_out=False))
+    tokens, targets, right = map(np.asarray, task.sample("recall", length, numbers, "train"))
     assert tokens.max() < task.vocabulary("recall", length)
     assert (targets[:, : length // 2] == task.NONE).all()
     for example in range(3):
@@ -20,14 +20,13 @@ def test_a_target_is_what_follows_its_key():
             assert pairs[key] == targets[example, query]
 
 
-def test_text_goes_on_with_its_next_character_and_the_end_is_held_out():
+def test_text_goes_on_with_its_next_character_and_parts_are_apart():
     numbers = jnp.arange(200, dtype=jnp.int32)
     whole = "".join(map(chr, task.text()))
-    cut = int(0.9 * len(whole))
-    for held_out in (False, True):
-        tokens, targets, _ = task.sample("text", 32, numbers, held_out)
+    cuts = [int(share * len(whole)) for share in (0, 0.9, 0.95, 1)]
+    for number, part in enumerate(("train", "validation", "test")):
+        tokens, targets, _ = task.sample("text", 32, numbers, part)
         assert (tokens[:, 1:] == targets[:, :-1]).all()
-        part = whole[cut:] if held_out else whole[:cut]
-        assert all(
-            "".join(map(chr, np.append(row, last))) in part for row, last in zip(tokens, targets[:, -1], strict=True)
-        )
+        own = whole[cuts[number] : cuts[number + 1]]
+        rows = np.concatenate([tokens, targets[:, -1:]], axis=1)
+        assert all("".join(map(chr, row)) in own for row in rows)
