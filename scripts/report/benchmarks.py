@@ -10,6 +10,7 @@ from typing import Any
 from experiments.core.record.files import read_object
 from experiments.core.report.finding import Finding, Numbers, Verdict, of_fact, where_possible
 from experiments.core.report.markdown import grid
+from experiments.sparse_attention import report as selectors
 
 Rows = Sequence[dict[str, Any]]
 
@@ -140,7 +141,29 @@ def blocks(results: Path) -> dict[str, list[str]]:
     } | {
         "solvers": _solvers(times["rows"], errors),
         "regressions": _regressions(times["regressions"]),
+        "attention costs": _attention(next(one for one in machines(results / "bench") if "attention" in one)),
     }
+
+
+def _attention(record: dict[str, Any]) -> list[str]:
+    """Returns the lines of times of a layer of attention over those of a dense one, and of its memory."""
+    lengths, longest = record["attention"]["attention"], max(record["attention"]["attention"], key=int)
+    dense = lengths[longest]["dense"]["temporary_bytes"]
+    rows = [
+        [
+            selectors.NAMES[name],
+            *(f"{times[name]['ratio_to_dense']:.2f}" for times in lengths.values()),
+            f"{lengths[longest][name]['temporary_bytes'] / dense:.2f}",
+        ]
+        for name in lengths[longest]
+    ]
+    header = ["time over dense", *(f"{int(n):,} tokens" for n in lengths), f"memory at {int(longest):,}"]
+    ms = ", ".join(f"{times['dense']['median_ms']:.0f}" for times in lengths.values())
+    return [
+        *grid(header, rows, text=1),
+        "",
+        f"A dense layer takes {ms} ms, forward and backward, on {name_of(record['attention'])}.",
+    ]
 
 
 def _masks(case: dict[str, Any], columns: Sequence[int]) -> list[str]:

@@ -27,6 +27,7 @@ PRESETS = {
     "vmoe": ("vmoe", "buffers"),
     "vmoe_tokens": ("vmoe", "longer"),
     "vmoe_clusters": ("vmoe_clusters", "clusters"),
+    "sparse_attention": ("sparse_attention", "pairs"),
 }
 TABLES = {name: (RESULTS / name / "table.md").read_text() for name in PRESETS}
 READMES = [ROOT / "README.md", *ROOT.glob("ops/README.md"), *ROOT.glob("scripts/**/README.md")]
