@@ -97,8 +97,8 @@ def _of_support(scores: Scores) -> Selection:
 
 def _best_of_sigmoid(scores: Scores) -> Selection:
     """Gives the keys in the slots, the best ones, the weights of a sigmoid over all."""
-    keys = hard(scores, slots=scores.slots).keys
     everywhere = _by_threshold(sigmoid_topk_mask)(scores).weights
+    _, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), scores.slots)
     return Selection(jnp.take_along_axis(everywhere, keys, axis=-1), keys)
 
 

@@ -71,15 +71,16 @@ def _dense() -> Iterator[SuiteRun]:
 
 def settings(selector: str) -> Iterator[Fields]:
     """Yields the settings that a selector chooses from."""
-    strength = STRENGTHS.get(selector)
-    for rate, value in itertools.product(RATES, strength.values if strength else (None,)):
-        fields: Fields = {"optimizer.learning_rate": rate}
-        if strength:
-            fields[strength.field] = value
-            if strength.field == _LAM and selector not in _FALLING:
-                fields["selector.lam.end"] = value
-            if selector == "support":  # whose lam is a number of slots
-                fields["selector.spare"] = int(value)
+    if selector not in STRENGTHS:
+        yield from ({"optimizer.learning_rate": rate} for rate in RATES)
+        return
+    field, values = STRENGTHS[selector]
+    for rate, value in itertools.product(RATES, values):
+        fields: Fields = {"optimizer.learning_rate": rate, field: value}
+        if field == _LAM and selector not in _FALLING:
+            fields["selector.lam.end"] = value
+        if selector == "support":  # whose lam is a number of slots
+            fields["selector.spare"] = int(value)
         yield fields
 
 
