@@ -582,7 +582,7 @@ def speed(results: Path) -> Finding | None:
         told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
         if never:
             told = f"never in {seeds} seeds" if never == seeds else f"{told} ({never} of {seeds} seeds never)"
-        told += f"; an epoch takes {seconds[0] / seconds[1]:.1f} times as long"
+        told += f"; an epoch {seconds[0] / seconds[1]:.1f} times as long"
         return Verdict(finding.of_sign(-finding.sign(over)), told)
 
     return _finding(results, "hard", judge)

@@ -86,8 +86,8 @@ def test_each_claim_on_pruning_is_one_comparison(tmp_path):
     ]
     assert answers(report.speed(results)) == ("does not hold", "holds")
     stated, tuned = report.speed(results)[:2]
-    assert stated.told == "lam = 1e-4: never in 3 seeds; an epoch takes 1.0 times as long"
-    assert tuned.told == "both tuned, lam falls: 1.00 ± 0.00 epochs sooner; an epoch takes 1.0 times as long"
+    assert stated.told == "lam = 1e-4: never in 3 seeds; an epoch 1.0 times as long"
+    assert tuned.told == "both tuned, lam falls: 1.00 ± 0.00 epochs sooner; an epoch 1.0 times as long"
     assert answers(report.density(results, margin=0.05)) == ("holds", "holds")
     assert answers(report.optimal_transport(results, margin=2.0)) == ("does not hold", "holds")
 
