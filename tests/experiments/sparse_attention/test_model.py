@@ -78,8 +78,10 @@ def test_the_teacher_is_the_mean_attention_and_a_perfect_pupil_has_no_loss():
     assert not jax.grad(lambda logits: divergence(logits, jnp.zeros((1, 4, 4)), where))(logits).any()
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", ["straight_through", "support", "kl_sparse", "added_falling"])
+@pytest.mark.parametrize(
+    ("name", "training"),
+    [("straight_through", True), ("support", True), ("kl_sparse", True), ("straight_through", False)],
+)
 def test_later_tokens_change_no_bit_of_earlier_logits(name, training):
     apply = compiled(name, training)
     before, after = apply(TOKENS), apply(TOKENS.at[:, LENGTH // 2 :].set(15 - TOKENS[:, LENGTH // 2 :]))
