@@ -72,6 +72,12 @@ def test_links_of_llms_txt_lead_to_pages():
     assert set(links) <= {name_of(path) for path in PAGES}
 
 
+def test_no_line_begins_as_a_comment_of_the_site():
+    """MyST leaves out lines that begin with a percent sign, as a wrapped one may."""
+    texts = {path: path.read_text().splitlines() for path in [*WRITTEN, *(ROOT / "results").rglob("README.md")]}
+    assert [(path.name, line) for path, lines in texts.items() for line in lines if re.match(r"\s*%", line)] == []
+
+
 def test_every_page_of_results_is_listed():
     listed = (DOCS / "results" / "index.md").read_text().split()
     assert {path.stem for path in MADE if not path.stem.endswith("_table")} <= set(listed)
