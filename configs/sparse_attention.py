@@ -18,6 +18,12 @@ from experiments.sparse_attention import task
 from experiments.sparse_attention.selectors import SELECTORS
 
 OPTIONS = {"selector": "dense", "task": "recall"}
+# Selectors whose strength falls: from and to.
+FALLING = {
+    "support": (6.0, 1.0),
+    "relaxed": (4.0, 0.05),
+    "lapsum": (1.0, 0.02),
+}
 
 
 def get_config(argument: str = "") -> ml_collections.ConfigDict:
@@ -77,11 +83,3 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.arguments = ("optimizer.learning_rate", "selector.lam.start", "selector.lam.end", "selector.weight")
     config.tensorboard = False
     return config
-
-
-# Selectors whose strength falls: from and to.
-FALLING = {
-    "support": (6.0, 1.0),
-    "relaxed": (4.0, 0.05),
-    "lapsum": (1.0, 0.02),
-}

@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
-from experiments.sparse_attention.selectors import Scores, Selection, Selector, everything, hard
+from experiments.sparse_attention.selectors import SELECTORS, Scores, Selection, Selector, everything, hard
 
-_MOST = 2.3  # by which the logit of a key that is not read may exceed the best one's that is: it scales a gradient
+_LOGIT_CLIP = (
+    2.3  # by which the logit of a key that is not read may exceed the best one's that is: it scales a gradient
+)
 
 
 class Mode(NamedTuple):
@@ -46,7 +48,7 @@ def attend(logits: Array, values: Array, selection: Selection) -> Array:
     """
     weights = selection.weights[:, None]
     largest = jnp.max(jnp.where(weights != 0, logits, -jnp.inf), axis=-1, keepdims=True)
-    powers = weights * jnp.exp(jnp.minimum(logits - jax.lax.stop_gradient(largest), _MOST))
+    powers = weights * jnp.exp(jnp.minimum(logits - jax.lax.stop_gradient(largest), _LOGIT_CLIP))
     shares = powers / powers.sum(axis=-1, keepdims=True)
     return jnp.einsum("bhqk,bkhw->bqhw" if selection.keys is None else "bhqm,bqmhw->bqhw", shares, values)
 
@@ -84,7 +86,7 @@ class SparseAttention(nn.Module):
         if mode.training:
             selection = self.selector.select(scores)
         else:
-            selection = everything(scores) if self.selector == Selector(everything) else hard(scores)
+            selection = everything(scores) if self.selector == SELECTORS["dense"] else hard(scores)
         sharp = mode.lam * gain * values
         if selection.keys is None:
             logits = jnp.einsum("bqhw,bkhw->bhqk", query, key)

@@ -48,12 +48,22 @@ class Scores(NamedTuple):
     progress: Array
 
 
+def _largest(scores: Scores, count: int) -> tuple[Array, Array]:
+    """Returns the largest scores of each query and their keys; -inf where no more keys are allowed."""
+    values, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), count)
+    return values, keys
+
+
 def hard(scores: Scores, slots: int | None = None) -> Selection:
     """Selects the k keys with the largest scores, all of them if there are fewer; no gradient."""
-    values = jnp.where(scores.allowed, jax.lax.stop_gradient(scores.values), -jnp.inf)
-    best, keys = jax.lax.top_k(values, scores.k if slots is None else slots)
-    is_one = (best > -jnp.inf) & (jnp.arange(keys.shape[-1]) < scores.k)[None, None]
+    values, keys = _largest(scores, scores.k if slots is None else slots)
+    is_one = (values > -jnp.inf) & (jnp.arange(keys.shape[-1]) < scores.k)[None, None]
     return Selection(is_one.astype(values.dtype), keys)
+
+
+def _hard_mask(scores: Scores) -> Array:
+    """Returns the mask of the same keys, over all keys in order."""
+    return hard_topk_mask(scores.values, scores.k, where=scores.allowed)
 
 
 def everything(scores: Scores) -> Selection:
@@ -66,10 +76,8 @@ def _hard_then(soft: Callable[[Scores], Selection]) -> Callable[[Scores], Select
 
     def select(scores: Scores) -> Selection:
         relaxed = soft(scores)
-        if relaxed.keys is None:
-            mask = hard_topk_mask(jax.lax.stop_gradient(scores.values), scores.k, where=scores.allowed)
-        else:
-            mask = hard(scores, slots=scores.slots).weights  # the slots are in the same order
+        # The slots are in the same order.
+        mask = _hard_mask(scores) if relaxed.keys is None else hard(scores, slots=scores.slots).weights
         return Selection(straight_through(mask, relaxed.weights), relaxed.keys)
 
     return select
@@ -96,15 +104,15 @@ def _of_support(scores: Scores) -> Selection:
 
 
 def _best_of_sigmoid(scores: Scores) -> Selection:
-    """Gives the keys in the slots, the best ones, the weights of a sigmoid over all."""
+    """Gives the best keys, those in the slots, the weights of a sigmoid over all."""
     everywhere = _by_threshold(sigmoid_topk_mask)(scores).weights
-    _, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), scores.slots)
+    _, keys = _largest(scores, scores.slots)
     return Selection(jnp.take_along_axis(everywhere, keys, axis=-1), keys)
 
 
 def _best(scores: Scores) -> Selection:
-    """Gives the keys in the slots, the best ones, their scores as weights: a gradient of one for each."""
-    values, keys = jax.lax.top_k(jnp.where(scores.allowed, scores.values, -jnp.inf), scores.slots)
+    """Gives the best keys, those in the slots, their scores as weights: a gradient of one for each."""
+    values, keys = _largest(scores, scores.slots)
     return Selection(jnp.where(values > -jnp.inf, values, 0.0), keys)
 
 
@@ -123,8 +131,7 @@ def _by_threshold(relax: Callable[..., Array]) -> Callable[[Scores], Selection]:
 
 def _then_sparse(scores: Scores) -> Selection:
     """Reads all keys in the first half of training, then k."""
-    mask = hard_topk_mask(jax.lax.stop_gradient(scores.values), scores.k, where=scores.allowed)
-    return Selection(jnp.where(scores.progress < 0.5, everything(scores).weights, mask), None)
+    return Selection(jnp.where(scores.progress < 0.5, everything(scores).weights, _hard_mask(scores)), None)
 
 
 class Selector(NamedTuple):

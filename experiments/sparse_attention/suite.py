@@ -2,7 +2,6 @@
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen at recall with k = 2 on
        another seed and other examples, six tries each; then all train at every k
-demo   a dense model and three selectors, nothing chosen; two minutes
 """
 
 import itertools
@@ -50,13 +49,6 @@ _FALLING = ("support", "relaxed", "lapsum")  # the lam of others ends where it s
 def pairs() -> list[SuiteRun]:
     """Returns dense models, sweeps on validation, and the final runs of recall."""
     return [*_dense(), *_sweep(), *_finals()]
-
-
-def demo() -> list[SuiteRun]:
-    """Returns a dense model, and what three selectors make of it, at the strengths of the config."""
-    dense = SuiteRun("dense-recall", {}, variant=_variant("dense"))
-    names = ("straight_through", "kl", "frozen")
-    return [dense, *(SuiteRun(f"final-{name}", {}, variant=_variant(name), weights_of=dense.name) for name in names)]
 
 
 def _variant(selector: str) -> str:
@@ -111,7 +103,7 @@ def _finals() -> Iterator[SuiteRun]:
 
 SUITE = Suite(
     recipe=experiment.RECIPE,
-    presets={"pairs": pairs, "demo": demo},
+    presets={"pairs": pairs},
     chosen_by="valid_loss",
     shown=("test_accuracy", "valid_accuracy"),
     report=report.make,

@@ -108,3 +108,32 @@ def test_decoding_token_by_token_selects_the_keys_of_training():
         np.testing.assert_array_equal(keys, whole.selection.keys[:, query, :K])
         np.testing.assert_allclose(logits, whole.logits[:, query], atol=1e-5)
         assert [sorted(row) for row in keys.tolist()] == [np.flatnonzero(row).tolist() for row in by_threshold]
+
+
+@pytest.mark.parametrize(
+    ("name", "by_task", "by_teacher"),
+    [("straight_through", True, False), ("added", True, False), ("kl", False, True), ("frozen", False, False)],
+)
+def test_an_indexer_learns_from_the_task_or_from_its_teacher(name, by_task, by_teacher):
+    made = Transformer(16, 8, 1, 2, 4, (0,), False, SELECTORS[name], K, K + 2)
+    mode = Mode(True, jnp.float32(2.0), jnp.float32(0.2))
+    params = made.init(jax.random.key(0), TOKENS, mode)
+
+    def losses(params):
+        output = made.apply(params, TOKENS, mode)
+        return jnp.stack([output.logits[..., 0].sum(), output.teaching])
+
+    gradient = jax.jit(jax.jacrev(losses))(params)["params"]["attention_0"]
+    moved = {
+        name: (leaf["kernel"] != 0).any(axis=(1, 2)).tolist() for name, leaf in gradient.items() if "gain" not in name
+    }
+    assert moved["index_query"] == moved["index_key"] == [by_task, by_teacher]
+    assert moved["qkv"] == [True, False]  # the teacher changes nothing but the indexer
+
+
+def test_scores_of_keys_know_no_query():
+    made = Transformer(16, 8, 1, 2, 4, (0,), False, SELECTORS["sparsek"], K, K)
+    mode = Mode(False, jnp.float32(1.0), jnp.float32(0.2))
+    scores = made.apply(made.init(jax.random.key(0), TOKENS, mode), TOKENS, mode).scores
+    np.testing.assert_allclose(scores, jnp.broadcast_to(scores[:, :1], scores.shape), rtol=1e-5)
+    assert jnp.std(scores[:, 0]) > 0.1

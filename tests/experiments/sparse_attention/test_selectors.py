@@ -84,6 +84,7 @@ def test_straight_through_has_the_derivative_of_the_mask():
 def test_relaxed_ones_read_as_much_as_k_keys(name):
     read = read_and_gradient(name)[0]
     np.testing.assert_allclose(read.sum(axis=-1)[:, K:], K, rtol=1e-5)
+    assert ((read > 0.01) & (read < 0.99)).any(axis=(1, 2)).all()  # which the hard mask is not
     if name == "support":  # a key beyond k has a weight, and one at the threshold a rounding error
         assert ((read > 1e-5).sum(axis=-1)[:, K:] == K + 1).all()
 
