@@ -115,7 +115,7 @@ def overview(runs: pd.DataFrame) -> list[str]:
 
 
 def _column(run: Run) -> str:
-    return f"{title_of(run.fields)}, k = {run.fields['selector.k']}"
+    return title_of(run.fields).replace(run.fields["task.name"], f"k = {run.fields['selector.k']}")
 
 
 def in_full(runs: pd.DataFrame) -> pd.DataFrame:
