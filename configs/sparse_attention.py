@@ -5,7 +5,7 @@
         --config.pretrained=/tmp/dense/params.npz --workdir=/tmp/straight_through
 
 The first trains a dense model, which the second goes on with. The parts after the colon are the selector, one of
-SELECTORS in experiments/sparse_attention/selectors.py, and the task, recall or text
+SELECTORS in experiments/sparse_attention/selectors.py, and the task: recall, several or text
 (experiments/sparse_attention/task.py); --config.FIELD=VALUE then sets any field. Nothing is downloaded.
 
 `make sparse-attention` trains all selectors; results/sparse_attention/README.md has what to expect.
@@ -66,7 +66,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.optimizer.warmup_steps = 50
     config.optimizer.clip_norm = 1.0
     config.trained = "all"  # or "indexer" alone
-    config.pretrained = "" if is_dense else "params.npz"  # that a dense run of the same task and seeds exports
+    # What a dense run of the same task and seeds exports; for the dense run of several, one of recall.
+    config.pretrained = "" if is_dense and options["task"] != "several" else "params.npz"
     config.export_params = is_dense
 
     # The selector.

@@ -32,8 +32,10 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer does not know."""
     task, model, selector = config.task, config.model, config.selector
     require_one_of("task.name", task.name, tasks.NAMES)
-    whole = task.length >= 16 and task.length % 4 == 0
-    require(whole, "task.length", task.length, "a multiple of 4, at least 16")
+    whole = 4 * tasks.RIGHT[task.name]
+    require(
+        task.length >= 16 and task.length % whole == 0, "task.length", task.length, f"a multiple of {whole} from 16 on"
+    )
     require(task.examples > 0, "task.examples", task.examples, "positive")
     for name in ("layers", "heads", "index_width", "width"):
         require(model[name] > 0, f"model.{name}", model[name], "positive")
@@ -47,8 +49,9 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(selector.weight >= 0, "selector.weight", selector.weight, "at least 0")
     optimizer.validate_lam(selector.lam, "selector.lam")
     require_one_of("trained", config.trained, TRAINED)
-    allowed = "the parameters of a dense run, which itself has none"
-    require(bool(config.pretrained) == (selector.name != "dense"), "pretrained", config.pretrained, allowed)
+    goes_on = selector.name != "dense" or task.name == "several"
+    allowed = "the parameters of a dense run, or empty for a dense run but of several"
+    require(bool(config.pretrained) == goes_on, "pretrained", config.pretrained, allowed)
 
 
 def load(config: ml_collections.ConfigDict) -> Data:
@@ -62,11 +65,13 @@ def load(config: ml_collections.ConfigDict) -> Data:
 def dense_params(config: ml_collections.ConfigDict) -> Params:
     """Reads the parameters of the config's seeds that a dense run has exported, with their axis if there are several.
 
-    Raises `UsageError` if that run was not dense, or of another task or other seeds.
+    Raises `UsageError` if that run was not dense, or of another task or other seeds. The dense run of several goes on
+    from one of recall: from random weights it does not learn to match keys.
     """
     of_dense, params = load_params(Path(config.pretrained).parent)
-    same = of_dense.selector.name == "dense" and of_dense.task.to_dict() == config.task.to_dict()
-    require(same, "pretrained", config.pretrained, "of a dense run of the same task")
+    task = config.task.to_dict() | ({"name": "recall"} if config.selector.name == "dense" else {})
+    same = of_dense.selector.name == "dense" and of_dense.task.to_dict() == task
+    require(same, "pretrained", config.pretrained, f"of a dense run of the same length, and of the task {task['name']}")
     seeds = list(of_dense.seeds)
     known = set(config.seeds) <= set(seeds)
     require(known, "seeds", config.seeds, f"of those of the dense run, {seeds}")
@@ -89,17 +94,18 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         nothing = Mode(False, jnp.ones(()), jnp.zeros(()))
         return transformer.init(key, jnp.zeros((1, task.length), jnp.int32), nothing)["params"]
 
-    def forward(params: Params, tokens: jax.Array, progress: jax.Array, nudge: Any = 0.0, *, training: bool) -> Output:
+    def forward(params: Params, tokens: jax.Array, progress: jax.Array, shift: Any = 0.0, *, training: bool) -> Output:
         mode = Mode(training, jnp.asarray(lam_of(progress), jnp.float32), progress)
-        output: Any = transformer.apply({"params": params}, tokens, mode, nudge)
+        output: Any = transformer.apply({"params": params}, tokens, mode, shift)
         return output
 
     def of_each(output: Output, examples: tasks.Examples) -> tuple[jax.Array, jax.Array]:
-        """Returns the loss and the accuracy in percent of each example, [B]."""
-        asked = examples.targets != tasks.NONE
-        losses = optax.softmax_cross_entropy_with_integer_labels(output.logits, jnp.maximum(examples.targets, 0))
-        correct = output.logits.argmax(axis=-1) == examples.targets
-        return jnp.mean(losses, axis=1, where=asked), 100.0 * jnp.mean(correct, axis=1, where=asked)
+        """Returns losses, means over right answers, and the percentage of these among the R largest logits, [B]."""
+        targets, asked = examples.targets, examples.targets != tasks.NONE
+        losses = -jnp.take_along_axis(jax.nn.log_softmax(output.logits), jnp.maximum(targets, 0), axis=-1)
+        _, answers = jax.lax.top_k(output.logits, targets.shape[-1])
+        correct = (answers[..., None] == targets[..., None, :]).any(axis=-2)
+        return jnp.mean(losses, axis=(1, 2), where=asked), 100.0 * jnp.mean(correct, axis=(1, 2), where=asked)
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         examples = tasks.sample(task.name, task.length, batch["label"], "train")
@@ -113,10 +119,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         In the last layer, over the queries that have a target. What rounding leaves of a weight counts, too.
         """
         some = jax.tree.map(lambda leaf: leaf[:_COUNTED], examples)
-        asked = some.targets != tasks.NONE
+        asked = some.targets[..., 0] != tasks.NONE
 
-        def objective(nudge: jax.Array) -> tuple[jax.Array, jax.Array]:
-            output = forward(params, some.tokens, progress, nudge, training=True)
+        def objective(shift: jax.Array) -> tuple[jax.Array, jax.Array]:
+            output = forward(params, some.tokens, progress, shift, training=True)
             value = of_each(output, some)[0].mean() + selector.weight * output.teaching
             return value, (output.selection.weights != 0).sum(axis=-1)  # type: ignore[union-attr]
 
@@ -133,9 +139,9 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
         metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)
         if output.selection.keys is not None and task.name != "text":  # type: ignore[union-attr]
-            is_right = output.selection.keys == examples.right[..., None]  # type: ignore[union-attr]
-            asked = examples.targets != tasks.NONE
-            metrics[f"{data.prefix}_found"] = 100.0 * jnp.mean(is_right.any(axis=-1), axis=1, where=asked)
+            is_right = output.selection.keys[..., None] == examples.right[..., None, :]  # type: ignore[union-attr]
+            asked = examples.right != tasks.NONE
+            metrics[f"{data.prefix}_found"] = 100.0 * jnp.mean(is_right.any(axis=-2), axis=(1, 2), where=asked)
         return metrics
 
     labels = jax.tree_util.tree_map_with_path(

@@ -11,10 +11,10 @@ from flax import linen as nn
 from jax import Array
 
 from experiments.sparse_attention.selectors import SELECTORS, Scores, Selection, Selector, everything, hard
+from ops import gather_slots
 
-_LOGIT_CLIP = (
-    2.3  # by which the logit of a key that is not read may exceed the best one's that is: it scales a gradient
-)
+# By how much the logit of a key that is not read may exceed the best one's that is: it scales a gradient.
+_LOGIT_CLIP = 2.3
 
 
 class Mode(NamedTuple):
@@ -53,9 +53,10 @@ def attend(logits: Array, values: Array, selection: Selection) -> Array:
     return jnp.einsum("bhqk,bkhw->bqhw" if selection.keys is None else "bhqm,bqmhw->bqhw", shares, values)
 
 
-def slots(array: Array, selection: Selection) -> Array:
+def of_slots(array: Array, keys: Array) -> Array:
     """Returns what lies at the keys of the slots: [B, L, M, H, W] of [B, L, H, W]."""
-    return jax.vmap(lambda of_example, keys: of_example[keys])(array, selection.keys)
+    flat = array.reshape(*array.shape[:2], -1)
+    return gather_slots(flat, keys).reshape(*keys.shape, *array.shape[2:])
 
 
 class SparseAttention(nn.Module):
@@ -68,8 +69,8 @@ class SparseAttention(nn.Module):
     num_slots: int
 
     @nn.compact
-    def __call__(self, x: Array, mode: Mode, nudge: Array | float = 0.0) -> tuple[Array, Array, Selection, Array]:
-        """Returns attention [B, L, D], the teaching loss, the selection, and scores, to which `nudge` is added."""
+    def __call__(self, x: Array, mode: Mode, shift: Array | float = 0.0) -> tuple[Array, Array, Selection, Array]:
+        """Returns attention [B, L, D], the teaching loss, the selection, and scores, to which `shift` is added."""
         length, width = x.shape[1:]
         allowed = jnp.tril(jnp.ones((length, length), bool))[None]
         query, key, value = jnp.split(_split(nn.Dense(3 * width, use_bias=False, name="qkv")(x), 3 * self.heads), 3, 2)
@@ -80,24 +81,24 @@ class SparseAttention(nn.Module):
         asked = jnp.ones_like(asked) if self.selector.of_keys else asked
         offered = _unit(nn.Dense(self.index_width, use_bias=False, name="index_key")(source))
         gain = jnp.exp(self.param("index_gain", nn.initializers.zeros, ()))
-        values = jnp.einsum("bqd,bkd->bqk", asked, offered) * self.index_width**-0.5 + nudge
+        values = jnp.einsum("bqd,bkd->bqk", asked, offered) * self.index_width**-0.5 + shift
         scores = Scores(values, allowed, self.k, self.num_slots, mode.lam, mode.progress)
 
         if mode.training:
             selection = self.selector.select(scores)
         else:
             selection = everything(scores) if self.selector == SELECTORS["dense"] else hard(scores)
-        sharp = mode.lam * gain * values
+        scaled = mode.lam * gain * values
         if selection.keys is None:
             logits = jnp.einsum("bqhw,bkhw->bhqk", query, key)
         else:
-            logits = jnp.einsum("bqhw,bqmhw->bhqm", query, slots(key, selection))
-            value = slots(value, selection)
+            logits = jnp.einsum("bqhw,bqmhw->bhqm", query, of_slots(key, selection.keys))
+            value = of_slots(value, selection.keys)
             if self.selector.added:
-                logits += jnp.take_along_axis(sharp, selection.keys, axis=-1)[:, None]
+                logits += jnp.take_along_axis(scaled, selection.keys, axis=-1)[:, None]
         teaching = jnp.zeros(())
         if self.selector.taught and mode.training:
-            teaching = divergence(logits, sharp, selection.weights != 0)
+            teaching = divergence(logits, scaled, selection.weights != 0)
         mixed = attend(logits, value, selection).reshape(x.shape)
         return nn.Dense(width, use_bias=False, name="out")(mixed), teaching, selection, values
 
@@ -135,8 +136,8 @@ class Transformer(nn.Module):
     num_slots: int
 
     @nn.compact
-    def __call__(self, tokens: Array, mode: Mode, nudge: Array | float = 0.0) -> Output:
-        """Maps tokens [B, L] to logits; `nudge` [B, L, L] is added to the last indexer's scores."""
+    def __call__(self, tokens: Array, mode: Mode, shift: Array | float = 0.0) -> Output:
+        """Maps tokens [B, L] to logits; `shift` [B, L, L] is added to the last indexer's scores."""
         length = tokens.shape[1]
         x = nn.Embed(self.vocabulary, self.width, embedding_init=nn.initializers.normal(1.0))(tokens)
         x += self.param("positions", nn.initializers.normal(0.1), (length, self.width))[None]
@@ -151,7 +152,7 @@ class Transformer(nn.Module):
                     self.heads, self.index_width, self.selector, self.k, self.num_slots, name=f"attention_{layer}"
                 )
                 is_last = layer == max(self.sparse)
-                y, taught, selection, scores = attention(y, mode, nudge if is_last else 0.0)
+                y, taught, selection, scores = attention(y, mode, shift if is_last else 0.0)
                 teaching += taught
             else:
                 causal = nn.make_causal_mask(tokens)

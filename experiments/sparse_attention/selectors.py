@@ -171,7 +171,7 @@ _TAUGHT = (*_K, *_LAM, "selector.weight")
 KINDS = Kinds(
     "selector.name",
     reads={
-        "dense": (),
+        "dense": ("pretrained",),
         "straight_through": (*_K, *_LAM, *_SPARE),
         "sigmoid": (*_K, *_LAM),
         "best_sigmoid": (*_K, *_LAM, *_SPARE),

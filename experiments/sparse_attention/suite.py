@@ -1,11 +1,13 @@
-"""Trains all runs of a preset, makes tables and figure: `python -m experiments.sparse_attention.suite --out=DIR`.
+"""Trains all runs of a preset, makes tables and figures: `python -m experiments.sparse_attention.suite --out=DIR`.
 
-pairs  dense models, from which every selector goes on. Rate and strength of each are chosen at recall with k = 2 on
-       another seed and other examples, six tries each; then all train at every k
+pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
+       examples: of recall at k = 2, twelve tries each; of several at k = 4 and text at k = 8, six tries each. Then ten
+       seeds of recall with k from 1 to 16, of three times the steps, of several; five of text, in windows of 128 and
+       256 characters, and of the indexer alone
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from experiments.core import console
@@ -16,9 +18,15 @@ from experiments.sparse_attention import experiment, report
 Fields = dict[str, Any]
 
 SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5))
-RATES = (1e-3, 3e-3)
-K_OF_CHOICE, KS = 2, (2, 1)  # in the order of training
-ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # of which the indexer is trained alone, too
+RATES = (1e-3, 3e-3, 1e-2)
+FAST = RATES[1]
+# The keys that are read at test; rate and strength are chosen at the first.
+KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
+MANY_KS = (4, 8, 16)
+# What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
+FEWER = ("straight_through", "sigmoid", "best", "kl", "support", "frozen")
+SLOW = ("straight_through", "best", "kl", "kl_sparse", "relaxed", "lapsum")  # three times the steps
+LONGER: Fields = {"task.length": 256, "batch_size": 4}  # as many characters a step
 
 
 class Strength(NamedTuple):
@@ -30,44 +38,43 @@ class Strength(NamedTuple):
 
 _LAM = "selector.lam.start"
 STRENGTHS = {
-    "straight_through": Strength(_LAM, (0.3, 1.0, 3.0)),
-    "sigmoid": Strength(_LAM, (0.1, 0.3, 1.0)),
-    "best_sigmoid": Strength(_LAM, (0.1, 0.3, 1.0)),
-    "best": Strength("selector.spare", (2, 4, 8)),
-    "kl": Strength(_LAM, (1.0, 3.0, 10.0)),
-    "kl_sparse": Strength(_LAM, (1.0, 3.0, 10.0)),
-    "support": Strength(_LAM, (3.0, 6.0, 14.0)),
-    "relaxed": Strength(_LAM, (1.0, 4.0, 16.0)),
-    "lapsum": Strength(_LAM, (0.5, 2.0, 8.0)),
-    "sparsek": Strength(_LAM, (0.3, 1.0, 3.0)),
-    "added": Strength(_LAM, (1.0, 4.0, 16.0)),
+    "straight_through": Strength(_LAM, (0.3, 1.0, 3.0, 10.0)),
+    "sigmoid": Strength(_LAM, (0.03, 0.1, 0.3, 1.0)),
+    "best_sigmoid": Strength(_LAM, (0.03, 0.1, 0.3, 1.0)),
+    "best": Strength("selector.spare", (2, 4, 8, 16)),
+    "kl": Strength(_LAM, (0.3, 1.0, 3.0, 10.0)),
+    "kl_sparse": Strength(_LAM, (0.3, 1.0, 3.0, 10.0)),
+    "support": Strength(_LAM, (3.0, 6.0, 14.0, 30.0)),
+    "relaxed": Strength(_LAM, (1.0, 4.0, 16.0, 64.0)),
+    "lapsum": Strength(_LAM, (0.5, 2.0, 8.0, 32.0)),
+    "sparsek": Strength(_LAM, (0.1, 0.3, 1.0, 3.0)),
+    "added": Strength(_LAM, (1.0, 4.0, 16.0, 64.0)),
 }
 SELECTED = (*STRENGTHS, "frozen")
 _FALLING = ("support", "relaxed", "lapsum")  # the lam of others ends where it starts
 
 
 def pairs() -> list[SuiteRun]:
-    """Returns dense models, sweeps on validation, and the final runs of recall."""
-    return [*_dense(), *_sweep(), *_finals()]
+    """Returns dense models, sweeps on validation, and the final runs."""
+    return [*_recall(), *_of_task("several", FINAL_SEEDS), *_of_task("text", FEWER_SEEDS), *_longer()]
 
 
-def _variant(selector: str) -> str:
-    return f"selector={selector}"
+def _dense(name: str, seeds: Sequence[int], task: str = "recall", fields: Fields | None = None) -> SuiteRun:
+    before = name.replace(task, "recall") if task == "several" else None
+    return SuiteRun(name, {"seeds": seeds, **(fields or {})}, variant=_variant("dense", task), weights_of=before)
 
 
-def _dense() -> Iterator[SuiteRun]:
-    fields: Fields = {"split": "validation", "seeds": SWEEP_SEEDS}
-    yield SuiteRun("sweep/dense-recall", fields, variant=_variant("dense"))
-    yield SuiteRun("dense-recall", {"seeds": FINAL_SEEDS}, variant=_variant("dense"))
+def _variant(selector: str, task: str) -> str:
+    return f"selector={selector}" + (f",task={task}" if task != "recall" else "")
 
 
-def settings(selector: str) -> Iterator[Fields]:
+def settings(selector: str, rates: Sequence[float] = RATES, strengths: slice = slice(None)) -> Iterator[Fields]:
     """Yields the settings that a selector chooses from."""
     if selector not in STRENGTHS:
-        yield from ({"optimizer.learning_rate": rate} for rate in RATES)
+        yield from ({"optimizer.learning_rate": rate} for rate in rates)
         return
     field, values = STRENGTHS[selector]
-    for rate, value in itertools.product(RATES, values):
+    for rate, value in itertools.product(rates, values[strengths]):
         fields: Fields = {"optimizer.learning_rate": rate, field: value}
         if field == _LAM and selector not in _FALLING:
             fields["selector.lam.end"] = value
@@ -76,29 +83,59 @@ def settings(selector: str) -> Iterator[Fields]:
         yield fields
 
 
-def _sweep() -> Iterator[SuiteRun]:
-    base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS, "selector.k": K_OF_CHOICE}
+def _sweep(task: str, selector: str, tries: Iterator[Fields]) -> Iterator[SuiteRun]:
+    base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS, "selector.k": KS[task][0]}
+    choice = selector if task == "recall" else f"{task}-{selector}"
+    for setting in tries:
+        name = "-".join([choice, *(f"{value:g}" for value in list(setting.values())[:2])])
+        variant, dense = _variant(selector, task), f"sweep/dense-{task}"
+        yield SuiteRun(f"sweep/{name}", base, setting, choice, variant=variant, weights_of=dense)
+
+
+def _final(
+    name: str, selector: str, fields: Fields, setting: Fields | None = None, *, task: str = "recall"
+) -> SuiteRun:
+    """Returns a run of ten seeds unless `fields` says how many, in the setting that won, or with another rate."""
+    choice, dense = (selector, "dense-recall") if task == "recall" else (f"{task}-{selector}", f"dense-{task}")
+    if "task.length" in fields:
+        dense = "dense-longer"
+    fields, name = {"seeds": FINAL_SEEDS, **fields}, f"final-{name}-{selector}"
+    return SuiteRun(name, fields, setting or {}, None, choice, _variant(selector, task), dense)
+
+
+def _recall() -> Iterator[SuiteRun]:
+    yield _dense("sweep/dense-recall", SWEEP_SEEDS, fields={"split": "validation"})
+    yield _dense("dense-recall", FINAL_SEEDS)
     for selector in SELECTED:
-        for setting in settings(selector):
-            name = "-".join([selector, *(f"{value:g}" for value in list(setting.values())[:2])])
-            yield SuiteRun(
-                f"sweep/{name}", base, setting, selector, variant=_variant(selector), weights_of="sweep/dense-recall"
-            )
-
-
-def _finals() -> Iterator[SuiteRun]:
-    def run(name: str, selector: str, fields: Fields, setting: Fields | None = None) -> SuiteRun:
-        name, variant = f"final-{name}-{selector}", _variant(selector)
-        return SuiteRun(name, fields, setting or {}, None, selector, variant, "dense-recall")
-
-    for k, selector in itertools.product(KS, SELECTED):
-        yield run(f"k{k}", selector, {"selector.k": k, "seeds": FINAL_SEEDS})
+        yield from _sweep("recall", selector, settings(selector))
+    for k, selector in itertools.product(KS["recall"], SELECTED):
+        yield _final(f"k{k}", selector, {"selector.k": k})
     # Several of its settings have no error left, and the one chosen is slow.
-    fast: Fields = {"optimizer.learning_rate": RATES[-1]}
-    for k in KS:
-        yield run(f"fast-k{k}", "kl", {"selector.k": k, "seeds": FINAL_SEEDS}, fast)
-    for selector in ALONE:
-        yield run("indexer", selector, {"trained": "indexer", "seeds": FEWER_SEEDS}, fast)
+    for k in KS["recall"]:
+        yield _final(f"fast-k{k}", "kl", {"selector.k": k}, {"optimizer.learning_rate": FAST})
+    for selector in SELECTED:
+        if selector != "frozen":
+            fields: Fields = {"trained": "indexer", "seeds": FEWER_SEEDS}
+            yield _final("indexer", selector, fields, {"optimizer.learning_rate": FAST})
+    for k, selector in itertools.product(MANY_KS, FEWER):
+        yield _final(f"k{k}", selector, {"selector.k": k})
+    for selector in SLOW:
+        yield _final("slow-k1", selector, {"selector.k": 1, "steps": 900})
+
+
+def _of_task(task: str, seeds: Sequence[int]) -> Iterator[SuiteRun]:
+    yield _dense(f"sweep/dense-{task}", SWEEP_SEEDS, task, {"split": "validation"})
+    yield _dense(f"dense-{task}", seeds, task)
+    for selector in FEWER:
+        yield from _sweep(task, selector, settings(selector, RATES[:2], slice(0, 3)))
+    for k, selector in itertools.product(KS[task], FEWER):
+        yield _final(f"{task}-k{k}", selector, {"selector.k": k, "seeds": seeds}, task=task)
+
+
+def _longer() -> Iterator[SuiteRun]:
+    yield _dense("dense-longer", FEWER_SEEDS, "text", LONGER)
+    for k, selector in itertools.product(KS["text"], FEWER):
+        yield _final(f"longer-k{k}", selector, {**LONGER, "selector.k": k, "seeds": FEWER_SEEDS}, task="text")
 
 
 SUITE = Suite(

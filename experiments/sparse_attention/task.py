@@ -1,9 +1,10 @@
 """What is to be attended to: pairs of keys and values, followed by queries; or the characters of a text.
 
-`B` examples, `L` tokens. An example is a function of its number.
+`B` examples, `L` tokens, `R` right answers to a query. An example is a function of its number.
 
-    recall  `k v k v ...`, each k once; a query is a k, and its target the v that followed it
-    text    characters of the source code of flax.linen; the target is the next one
+    recall   `k v k v ...`, each k once; a query is a k, and its target the v that followed it
+    several  the same with each k four times, and each time another v: all four are right
+    text     characters of the source code of flax.linen; the target is the next one
 """
 
 import functools
@@ -17,14 +18,15 @@ import numpy as np
 from flax import linen
 from jax import Array
 
-NAMES = ("recall", "text")
+RIGHT = {"recall": 1, "several": 4, "text": 1}  # answers to a query, R
+NAMES = tuple(RIGHT)
 NONE = -1  # no target, no key
 CHARACTERS = 96
 _PARTS = {"train": (0.0, 0.9), "validation": (0.9, 0.95), "test": (0.95, 1.0)}  # of the text
 
 
 class Examples(NamedTuple):
-    """Tokens, what follows or answers each, and the position of its right key, [B, L] int32, or NONE."""
+    """Tokens [B, L], what answers each, and the positions of the keys that say so, [B, L, R]: int32 or NONE."""
 
     tokens: Array
     targets: Array
@@ -41,22 +43,27 @@ def sample(name: str, length: int, numbers: Array, part: str) -> Examples:
 
     def of_number(number: Array) -> Examples:
         key = jax.random.fold_in(jax.random.key(0), number)
-        return _window(length, part, key) if name == "text" else _pairs(length, key)
+        return _window(length, part, key) if name == "text" else _pairs(length, RIGHT[name], key)
 
     return jax.vmap(of_number)(numbers)
 
 
-def _pairs(length: int, key: Array) -> Examples:
-    """Half of the tokens are pairs, the other half queries: all keys twice, in another order each time."""
-    num_keys = length // 4
+def _pairs(length: int, right: int, key: Array) -> Examples:
+    """Half of the tokens are pairs, the other half queries: each key as often as there are tokens of its pairs."""
+    num_keys = length // (4 * right)
     keys_key, values_key, place_key, order_key = jax.random.split(key, 4)
     keys = jax.random.permutation(keys_key, length // 2)[:num_keys].astype(jnp.int32)
-    values = jax.random.randint(values_key, keys.shape, length // 2, length)
-    place = jax.random.permutation(place_key, num_keys)  # of each pair
-    rounds = [jax.random.permutation(key, num_keys) for key in jax.random.split(order_key)]
+    if right == 1:
+        values = jax.random.randint(values_key, (num_keys, 1), length // 2, length)
+    else:  # all different
+        values = length // 2 + jax.random.permutation(values_key, length // 2)[: length // 4].astype(jnp.int32)
+    values = values.reshape(num_keys, right)
+    place = jax.random.permutation(place_key, values.size).reshape(values.shape)  # of each pair
+    rounds = [jax.random.permutation(key, num_keys) for key in jax.random.split(order_key, 2 * right)]
     order = jnp.concatenate(rounds)
-    pairs = jnp.zeros((num_keys, 2), jnp.int32).at[place].set(jnp.stack([keys, values], axis=1))
-    none = jnp.full(length // 2, NONE)
+    of_pairs = jnp.stack([jnp.broadcast_to(keys[:, None], values.shape), values], axis=-1)
+    pairs = jnp.zeros((length // 4, 2), jnp.int32).at[place].set(of_pairs)
+    none = jnp.full((length // 2, right), NONE)
     return Examples(
         jnp.concatenate([pairs.reshape(-1), keys[order]]),
         jnp.concatenate([none, values[order]]),
@@ -69,7 +76,7 @@ def _window(length: int, part: str, key: Array) -> Examples:
     first, end = (int(share * len(characters)) for share in _PARTS[part])
     start = jax.random.randint(key, (), first, end - length)
     window = jax.lax.dynamic_slice(jnp.asarray(characters), (start,), (length + 1,))
-    return Examples(window[:-1], window[1:], jnp.full(length, NONE))
+    return Examples(window[:-1], window[1:, None], jnp.full((length, 1), NONE))
 
 
 @functools.cache

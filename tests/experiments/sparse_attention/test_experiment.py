@@ -67,6 +67,7 @@ def test_an_indexer_learns_alone_from_the_dense_model_of_its_seed_and_keys_are_c
         ({"model.sparse": (2,)}, r"config\.model\.sparse=\(2,\)"),
         ({"trained": "head"}, r"config\.trained='head' .* all, indexer"),
         ({"pretrained": ""}, r"config\.pretrained='' .* a dense run"),
+        ({"task.name": "several", "task.length": 24}, r"config\.task\.length=24 .* multiple of 16"),
     ],
 )
 def test_mistakes_are_named(fields, message):
@@ -74,6 +75,13 @@ def test_mistakes_are_named(fields, message):
     config.update_from_flattened_dict(fields)
     with pytest.raises(UsageError, match=message):
         RECIPE.validate(config)
+
+
+def test_the_dense_run_of_several_goes_on_from_recall(dense):
+    config = tiny_config("dense", dense, task__name="several", seeds=(5,))
+    np.testing.assert_array_equal(dense_params(config)["positions"], load_params(dense.parent)[1]["positions"][1])
+    with pytest.raises(UsageError, match=r"config\.pretrained=.* several"):
+        dense_params(tiny_config("kl", dense, task__name="several", seeds=(5,)))
 
 
 def test_a_seed_that_the_dense_run_lacks_is_named(dense):
