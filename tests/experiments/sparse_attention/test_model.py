@@ -17,7 +17,7 @@ TOKENS = jax.random.randint(jax.random.key(3), (2, LENGTH), 0, 16)
 
 @functools.cache
 def model(name):
-    made = Transformer(16, 8, 2, 2, 4, (0, 1), False, SELECTORS[name], K, K + 2)
+    made = Transformer(16, 8, 1, 2, 4, (0,), False, SELECTORS[name], K, K + 2)
     mode = Mode(True, jnp.float32(2.0), jnp.float32(0.7))
     return made, made.init(jax.random.key(0), TOKENS, mode), mode
 
@@ -78,12 +78,10 @@ def test_the_teacher_is_the_mean_attention_and_a_perfect_pupil_has_no_loss():
     assert not jax.grad(lambda logits: divergence(logits, jnp.zeros((1, 4, 4)), where))(logits).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "training"),
-    [("straight_through", True), ("support", True), ("kl_sparse", True), ("straight_through", False)],
-)
-def test_later_tokens_change_no_bit_of_earlier_logits(name, training):
-    apply = compiled(name, training)
+@pytest.mark.parametrize("training", [True, False])
+def test_later_tokens_change_no_bit_of_earlier_logits(training):
+    """With one selector; test_selectors.py has what the others select."""
+    apply = compiled("straight_through", training)
     before, after = apply(TOKENS), apply(TOKENS.at[:, LENGTH // 2 :].set(15 - TOKENS[:, LENGTH // 2 :]))
     half = slice(0, LENGTH // 2)
     np.testing.assert_array_equal(before.logits[:, half], after.logits[:, half])

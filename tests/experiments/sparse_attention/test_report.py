@@ -9,15 +9,15 @@ from tests.experiments.support import set_fields
 from tests.scripts.workdirs import write_run
 
 
-def write(path, selector, accuracies, keys, **fields):
-    """A finished run with `accuracies[row][seed]`, every 50 steps, and these keys with a gradient."""
-    config = get_config(f"selector={selector}")
+def write(path, selector, accuracies, keys, task="recall", **fields):
+    """A finished run with `accuracies[row][seed]` at equal distances, and these keys with a gradient."""
+    config = get_config(f"selector={selector},task={task}")
     set_fields(config, fields)
-    config.seeds, config.steps = tuple(range(len(accuracies[0]))), 50 * (len(accuracies) - 1)
+    config.seeds, config.eval_every = tuple(range(len(accuracies[0]))), config.steps // (len(accuracies) - 1)
     prefix, count = "test" if config.split == "test" else "valid", len(config.seeds)
     rows = [
         {
-            "epoch": number, "step": 50 * number, "seconds": float(number),
+            "epoch": number, "step": config.eval_every * number, "seconds": float(number),
             "train_loss": [1.0] * count, "diverged": [False] * count,
             f"{prefix}_loss": [1.0] * count, f"{prefix}_bits": [1.4] * count, f"{prefix}_accuracy": values,
             "keys_read": [2.0] * count, "keys_with_gradient": [keys - number] * count,
@@ -38,12 +38,20 @@ def test_tables_have_every_k_and_say_who_solves_the_task_and_when(tmp_path):
             selector__k=k,
         )
         write(tmp_path / f"kl{k}", "kl", [[0.0] * 3, [50.0] * 3, [89.0, 90.5, 91.0]], 48.0, selector__k=k)
+    write(tmp_path / "text", "kl", [[0.0] * 3, [40.0] * 3], 48.0, task="text", selector__k=8)
     runs = report.PRESENTATION.load(tmp_path)[0]
     lines = report.tables(runs, frozenset())
-    assert "| hard, gradient of the relaxed mask | 50.10 ± 0.43 | 99.60 ± 0.43 |" in lines
-    (row,) = [line for line in lines if line.startswith("| hard, gradient of the relaxed mask | 2 |")]
-    assert [cell.strip() for cell in row.split("|")][3:7] == ["99.60 ± 0.43", "3 of 3", "67", "6.0 to 4.0"]
+    _, row = [line for line in lines if line.startswith("| hard, gradient of the relaxed mask |")]
+    assert [cell.strip() for cell in row.split("|")][2:7] == ["2", "99.60 ± 0.43", "3 of 3", "200", "6.0 to 4.0"]
     (taught,) = [line for line in lines if line.startswith("| taught: dense attention (KL), at the rate 0.001 | 2 |")]
-    assert "100 (1)" in taught
+    assert "| 300 (1) |" in taught
+    (dense,) = [line for line in lines if line.startswith("| dense attention |")]
+    assert "100.00 ± 0.00" in dense
+    (bits,) = [line for line in lines if line.startswith("| taught: dense attention (KL), at the rate 0.001 | 8 |")]
+    assert "| 1.40 ± 0.00 | 40.00 ± 0.00 | 2.0 | 48.0 to 47.0 |" in bits
+    columns = {"k = 1": f"{report.RECALL}, k = 1", "k = 2": f"{report.RECALL}, k = 2"}
+    table = report.overview(runs, columns)
+    assert "| hard, gradient of the relaxed mask | 50.10 ± 0.43 | 99.60 ± 0.43 |" in table
+    assert "| dense attention | 100.00 ± 0.00 | 100.00 ± 0.00 |" in table
     with mpl.rc_context(STYLE):
-        assert set(report.figures(runs)) == {"keys"}
+        assert set(report.figures(runs)) == {"keys", "text"}
