@@ -15,7 +15,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from ..arithmetic import choose, ordered_float, ordered_integer
-from ..interface import target
+from ..interface import target, varying_as
 
 Entry = TypeVar("Entry")  # an array, or several arrays of one shape
 Summed = TypeVar("Summed")  # an array, or a tuple of them
@@ -70,6 +70,13 @@ class Rows:
     def loop_condition(self, unfinished: Array) -> Array:
         """Returns the condition of a loop of passes, in the form in which the device runs the loop fastest."""
         return unfinished
+
+    def compact(self, function: Callable[..., Values], start: Values, *arguments: Any) -> Values:
+        """Returns ``function(*arguments)``, computed in the way that is fastest on the device; without a derivative.
+
+        ``start`` has arrays of the shapes and dtypes of its results.
+        """
+        return function(*arguments)
 
     def ahead(self, entries: tuple[Any, ...]) -> int:
         """Returns how many passes of a search come before its loop (loop peeling).
@@ -162,6 +169,12 @@ class VectorRows(Rows):
     def fused(self, values: Values) -> Values:
         """See ``Rows``."""
         return in_one_loop(values)
+
+    def compact(self, function: Callable[..., Values], start: Values, *arguments: Any) -> Values:
+        """See ``Rows``."""
+        # Collectives in a loop would be waited for by one thread.
+        large = self.divided or self.axis_name is not None
+        return function(*arguments) if large else in_one_function(function, start, *arguments)
 
     def loop_condition(self, unfinished: Array) -> Array:
         """See ``Rows``."""
@@ -302,6 +315,27 @@ def called(solve: Callable[..., Values], entries: tuple[Array, ...], k: Array, l
     if not late or jax.device_count() > 1 or (k.size == 1 and _fewer(entries, _PIECE)):
         return solve(entries, k, lam)
     return jax.jit(solve, inline=late.XLA_LATE)(entries, k, lam)
+
+
+def in_one_function(function: Callable[..., Values], start: Values, *arguments: Any) -> Values:
+    """Returns ``function(*arguments)``, which a CPU runs as one function of one thread: for few entries.
+
+    XLA starts a program for each step of a computation, and compiles each on its own, unless they are in a loop (see
+    ``divided_over_cores``). This is a loop of one round, which the barriers keep XLA from seeing.
+
+    Args:
+      function: has no derivative.
+      start: arrays of the shapes and dtypes of its results.
+      arguments: trees of arrays.
+    """
+    rounds = lax.optimization_barrier(jnp.int32(1))
+
+    def once(state: tuple[Array, Values]) -> tuple[Array, Values]:
+        count, given = lax.optimization_barrier((state[0], arguments))
+        return count + 1, function(*given)
+
+    initial = (jnp.int32(0), varying_as(start, arguments))
+    return lax.while_loop(lambda state: state[0] < rounds, once, initial)[1]
 
 
 def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:

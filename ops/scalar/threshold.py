@@ -329,7 +329,9 @@ def threshold(
 
     rows = None if forced else vector_rows(equation.rows, unsigned, read)
     if rows is not None:
-        return called(functools.partial(solve, rows=rows), read, k, lam)
+        zeros = TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k))
+        compact = functools.partial(rows.compact, functools.partial(solve, rows=rows), zeros)
+        return called(compact, read, k, lam)
     platforms = PLATFORMS if forced else kernels_for(entries, equation)
     if not platforms:
         return solve(entries, k, lam, equation.rows)

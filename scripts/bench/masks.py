@@ -21,6 +21,10 @@ from scripts.bench.timing import Budget, Contest
 
 _SHAPES = (
     Shape(12800, 400, 28),
+    Shape(65536, 64, 6),  # routers of today, small and large
+    Shape(16384, 256, 8),
+    Shape(8, 151_936, 50),  # a vocabulary
+    Shape(1, 300, 30),
     Shape(1, 1000, 100),
     Shape(8, 1000, 100),
     Shape(128, 1000, 100),
@@ -28,6 +32,7 @@ _SHAPES = (
     Shape(1, 10**6, 10**5),
     Shape(1, 10**7, 10**6),
 )
+_LARGE = (Shape(4096, 8192, 819), Shape(4096, 32_768, 64))  # the second is of a sparse autoencoder
 _MEASURED = ("topk_mask p=2", "topk_mask p=4/3", "topk_mag p=2", "topk_mag p=4/3")  # memory and programs
 _K, _LAM = np.float32(10.0), np.float32(0.1)  # of programs
 
@@ -35,7 +40,7 @@ _K, _LAM = np.float32(10.0), np.float32(0.1)  # of programs
 def group(scale: str) -> Group:
     """The cases at a scale: each shape, the cost of each program, the memory of each operator."""
     n, seconds = 10**5 if scale == "small" else 10**7, {"small": 1.0, "cpu": 15.0, "device": 10.0}[scale]
-    shapes = {"small": (Shape(16, 100, 10),), "cpu": _SHAPES, "device": (*_SHAPES, Shape(4096, 8192, 819))}[scale]
+    shapes = {"small": (Shape(16, 100, 10),), "cpu": _SHAPES, "device": (*_SHAPES, *_LARGE)}[scale]
     lams = {"small": (1.0,), "cpu": (1.0, 0.1, 1e-4), "device": (1.0, 0.1)}[scale]
     # Measurements that need no device take none of its time.
     measured = {"small": _MEASURED[:1], "cpu": _MEASURED, "device": ()}[scale]
