@@ -49,13 +49,8 @@ _DEFINITIONS = (
 )
 
 
-_RATE = ", at the rate "
-
-
 def _method(fields: Fields) -> str:
-    """Names the selector, and the rate of one that is shown at two."""
-    name, rate = NAMES[fields["selector.name"]], fields["optimizer.learning_rate"]
-    return f"{name}{_RATE}{rate:g}" if fields["selector.name"] == "kl" and fields["split"] == "test" else name
+    return NAMES[fields["selector.name"]]
 
 
 PRESENTATION = Presentation(
@@ -129,7 +124,7 @@ def overview(runs: pd.DataFrame, columns: Mapping[str, str], metric: str = "test
             if of_dense or _place(run) == place:
                 cells[_method(run.fields), heading] = markdown.plus_minus(run.summary["final"][metric])
     names = list(NAMES.values())
-    cells = dict(sorted(cells.items(), key=lambda cell: names.index(cell[0][0].partition(_RATE)[0])))
+    cells = dict(sorted(cells.items(), key=lambda cell: names.index(cell[0][0])))
     return markdown.table(markdown.pivot(METRICS[metric], cells), text=1)
 
 

@@ -1,7 +1,7 @@
 """Trains all runs of a preset, makes tables and figures: `python -m experiments.sparse_attention.suite --out=DIR`.
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
-       examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, nine tries each. Then ten
+       examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
        seeds of recall with k from 1 to 16, of three times the steps, of several; five of text, in windows of 128 and
        256 characters, and of the indexer alone
 """
@@ -19,7 +19,6 @@ Fields = dict[str, Any]
 
 SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5))
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
-FAST = RATES[1]
 # The keys that are read at test; rate and strength are chosen at the first.
 KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
 MANY_KS = (4, 8, 16)
@@ -68,13 +67,13 @@ def _variant(selector: str, task: str) -> str:
     return f"selector={selector}" + (f",task={task}" if task != "recall" else "")
 
 
-def settings(selector: str, rates: Sequence[float] = RATES, strengths: slice = slice(None)) -> Iterator[Fields]:
+def settings(selector: str, rates: Sequence[float] = RATES) -> Iterator[Fields]:
     """Yields the settings that a selector chooses from."""
     if selector not in STRENGTHS:
         yield from ({"optimizer.learning_rate": rate} for rate in rates)
         return
     field, values = STRENGTHS[selector]
-    for rate, value in itertools.product(rates, values[strengths]):
+    for rate, value in itertools.product(rates, values):
         fields: Fields = {"optimizer.learning_rate": rate, field: value}
         if field == _LAM and selector not in _FALLING:
             fields["selector.lam.end"] = value
@@ -92,15 +91,13 @@ def _sweep(task: str, selector: str, tries: Iterator[Fields]) -> Iterator[SuiteR
         yield SuiteRun(f"sweep/{name}", base, setting, choice, variant=variant, weights_of=dense)
 
 
-def _final(
-    name: str, selector: str, fields: Fields, setting: Fields | None = None, *, task: str = "recall"
-) -> SuiteRun:
-    """Returns a run of ten seeds unless `fields` says how many, in the setting that won, or with another rate."""
+def _final(name: str, selector: str, fields: Fields, task: str = "recall") -> SuiteRun:
+    """Returns a run of ten seeds, unless `fields` says how many, in the setting that won."""
     choice, dense = (selector, "dense-recall") if task == "recall" else (f"{task}-{selector}", f"dense-{task}")
     if "task.length" in fields:
         dense = "dense-longer"
     fields, name = {"seeds": FINAL_SEEDS, **fields}, f"final-{name}-{selector}"
-    return SuiteRun(name, fields, setting or {}, None, choice, _variant(selector, task), dense)
+    return SuiteRun(name, fields, best_of=choice, variant=_variant(selector, task), weights_of=dense)
 
 
 def _recall() -> Iterator[SuiteRun]:
@@ -110,13 +107,8 @@ def _recall() -> Iterator[SuiteRun]:
         yield from _sweep("recall", selector, settings(selector))
     for k, selector in itertools.product(KS["recall"], SELECTED):
         yield _final(f"k{k}", selector, {"selector.k": k})
-    # Several of its settings have no error left, and the one chosen is slow.
-    for k in KS["recall"]:
-        yield _final(f"fast-k{k}", "kl", {"selector.k": k}, {"optimizer.learning_rate": FAST})
-    for selector in SELECTED:
-        if selector != "frozen":
-            fields: Fields = {"trained": "indexer", "seeds": FEWER_SEEDS}
-            yield _final("indexer", selector, fields, {"optimizer.learning_rate": FAST})
+    for selector in STRENGTHS:
+        yield _final("indexer", selector, {"trained": "indexer", "seeds": FEWER_SEEDS})
     for k, selector in itertools.product(MANY_KS, FEWER):
         yield _final(f"k{k}", selector, {"selector.k": k})
     for selector in SLOW:
@@ -127,15 +119,15 @@ def _of_task(task: str, seeds: Sequence[int]) -> Iterator[SuiteRun]:
     yield _dense(f"sweep/dense-{task}", SWEEP_SEEDS, task, {"split": "validation"})
     yield _dense(f"dense-{task}", seeds, task)
     for selector in FEWER:
-        yield from _sweep(task, selector, settings(selector, RATES[1:], slice(0, 3)))
+        yield from _sweep(task, selector, settings(selector, RATES[1:]))
     for k, selector in itertools.product(KS[task], FEWER):
-        yield _final(f"{task}-k{k}", selector, {"selector.k": k, "seeds": seeds}, task=task)
+        yield _final(f"{task}-k{k}", selector, {"selector.k": k, "seeds": seeds}, task)
 
 
 def _longer() -> Iterator[SuiteRun]:
     yield _dense("dense-longer", FEWER_SEEDS, "text", LONGER)
     for k, selector in itertools.product(KS["text"], FEWER):
-        yield _final(f"longer-k{k}", selector, {**LONGER, "selector.k": k, "seeds": FEWER_SEEDS}, task="text")
+        yield _final(f"longer-k{k}", selector, {**LONGER, "selector.k": k, "seeds": FEWER_SEEDS}, "text")
 
 
 SUITE = Suite(
