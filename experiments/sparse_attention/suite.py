@@ -2,8 +2,8 @@
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
        examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
-       seeds of recall with k from 1 to 16, of three times the steps, of several; five of text, in windows of 128 and
-       256 characters, and of the indexer alone
+       seeds of recall, of three times the steps, of several; five of k up to 16, of the indexer alone, and of text in
+       windows of 128 and 256 characters
 """
 
 import itertools
@@ -21,10 +21,12 @@ SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5)
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 # The keys that are read at test; rate and strength are chosen at the first.
 KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
-MANY_KS = (4, 8, 16)
+MANY_KS = (4, 16)
 # What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
 FEWER = ("straight_through", "sigmoid", "best", "kl", "support", "frozen")
-SLOW = ("straight_through", "best", "kl", "kl_sparse", "relaxed", "lapsum")  # three times the steps
+SLOW = ("best", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
+ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
+LONG = ("straight_through", "sigmoid", "kl", "frozen")  # longer windows of text
 LONGER: Fields = {"task.length": 256, "batch_size": 4}  # as many characters a step
 
 
@@ -107,10 +109,10 @@ def _recall() -> Iterator[SuiteRun]:
         yield from _sweep("recall", selector, settings(selector))
     for k, selector in itertools.product(KS["recall"], SELECTED):
         yield _final(f"k{k}", selector, {"selector.k": k})
-    for selector in STRENGTHS:
+    for selector in ALONE:
         yield _final("indexer", selector, {"trained": "indexer", "seeds": FEWER_SEEDS})
     for k, selector in itertools.product(MANY_KS, FEWER):
-        yield _final(f"k{k}", selector, {"selector.k": k})
+        yield _final(f"k{k}", selector, {"selector.k": k, "seeds": FEWER_SEEDS})
     for selector in SLOW:
         yield _final("slow-k1", selector, {"selector.k": 1, "steps": 900})
 
@@ -126,7 +128,7 @@ def _of_task(task: str, seeds: Sequence[int]) -> Iterator[SuiteRun]:
 
 def _longer() -> Iterator[SuiteRun]:
     yield _dense("dense-longer", FEWER_SEEDS, "text", LONGER)
-    for k, selector in itertools.product(KS["text"], FEWER):
+    for k, selector in itertools.product(KS["text"], LONG):
         yield _final(f"longer-k{k}", selector, {**LONGER, "selector.k": k, "seeds": FEWER_SEEDS}, "text")
 
 
