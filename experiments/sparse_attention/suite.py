@@ -2,8 +2,8 @@
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
        examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
-       seeds of recall, of three times the steps, of several; five of k up to 16, of the indexer alone, and of text in
-       windows of 128 and 256 characters
+       seeds of recall, of three times the steps, of several; five of recall at k = 16, of the
+       indexer alone, and of text
 """
 
 import itertools
@@ -21,13 +21,11 @@ SWEEP_SEEDS, FINAL_SEEDS, FEWER_SEEDS = (100,), tuple(range(10)), tuple(range(5)
 RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 # The keys that are read at test; rate and strength are chosen at the first.
 KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
-MANY_KS = (4, 16)
+MANY_K = 16
 # What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
 FEWER = ("straight_through", "sigmoid", "best", "kl", "support", "frozen")
 SLOW = ("best", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
 ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
-LONG = ("straight_through", "sigmoid", "kl", "frozen")  # longer windows of text
-LONGER: Fields = {"task.length": 256, "batch_size": 4}  # as many characters a step
 
 
 class Strength(NamedTuple):
@@ -57,7 +55,7 @@ _FALLING = ("support", "relaxed", "lapsum")  # the lam of others ends where it s
 
 def pairs() -> list[SuiteRun]:
     """Returns dense models, sweeps on validation, and the final runs."""
-    return [*_recall(), *_of_task("several", FINAL_SEEDS), *_of_task("text", FEWER_SEEDS), *_longer()]
+    return [*_recall(), *_of_task("several", FINAL_SEEDS), *_of_task("text", FEWER_SEEDS)]
 
 
 def _dense(name: str, seeds: Sequence[int], task: str = "recall", fields: Fields | None = None) -> SuiteRun:
@@ -96,8 +94,6 @@ def _sweep(task: str, selector: str, tries: Iterator[Fields]) -> Iterator[SuiteR
 def _final(name: str, selector: str, fields: Fields, task: str = "recall") -> SuiteRun:
     """Returns a run of ten seeds, unless `fields` says how many, in the setting that won."""
     choice, dense = (selector, "dense-recall") if task == "recall" else (f"{task}-{selector}", f"dense-{task}")
-    if "task.length" in fields:
-        dense = "dense-longer"
     fields, name = {"seeds": FINAL_SEEDS, **fields}, f"final-{name}-{selector}"
     return SuiteRun(name, fields, best_of=choice, variant=_variant(selector, task), weights_of=dense)
 
@@ -111,8 +107,8 @@ def _recall() -> Iterator[SuiteRun]:
         yield _final(f"k{k}", selector, {"selector.k": k})
     for selector in ALONE:
         yield _final("indexer", selector, {"trained": "indexer", "seeds": FEWER_SEEDS})
-    for k, selector in itertools.product(MANY_KS, FEWER):
-        yield _final(f"k{k}", selector, {"selector.k": k, "seeds": FEWER_SEEDS})
+    for selector in FEWER:
+        yield _final(f"k{MANY_K}", selector, {"selector.k": MANY_K, "seeds": FEWER_SEEDS})
     for selector in SLOW:
         yield _final("slow-k1", selector, {"selector.k": 1, "steps": 900})
 
@@ -124,12 +120,6 @@ def _of_task(task: str, seeds: Sequence[int]) -> Iterator[SuiteRun]:
         yield from _sweep(task, selector, settings(selector, RATES[1:]))
     for k, selector in itertools.product(KS[task], FEWER):
         yield _final(f"{task}-k{k}", selector, {"selector.k": k, "seeds": seeds}, task)
-
-
-def _longer() -> Iterator[SuiteRun]:
-    yield _dense("dense-longer", FEWER_SEEDS, "text", LONGER)
-    for k, selector in itertools.product(KS["text"], LONG):
-        yield _final(f"longer-k{k}", selector, {**LONGER, "selector.k": k, "seeds": FEWER_SEEDS}, "text")
 
 
 SUITE = Suite(
