@@ -158,8 +158,8 @@ def steps_to_reach(run: Run) -> str:
 
 
 def first_and_last(run: Run, metric: str) -> str:
-    """Writes the mean over seeds of a metric in the first and the last row."""
-    means = history(run, metric, "step").mean(axis=1)
+    """Writes the mean over seeds of a metric in the first and the last row that has one: seeds may diverge."""
+    means = history(run, metric, "step").mean(axis=1).dropna()
     first, last = f"{means.iloc[0]:.1f}", f"{means.iloc[-1]:.1f}"
     return first if first == last else f"{first} to {last}"
 
