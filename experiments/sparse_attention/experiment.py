@@ -50,7 +50,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     optimizer.validate_lam(selector.lam, "selector.lam")
     require_one_of("trained", config.trained, TRAINED)
     goes_on = selector.name != "dense" or task.name == "several"
-    allowed = "the parameters of a dense run, or empty for a dense run but of several"
+    allowed = "the parameters of a dense run; empty for a dense run, unless of several"
     require(bool(config.pretrained) == goes_on, "pretrained", config.pretrained, allowed)
 
 
