@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,7 +21,7 @@ from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
 from .scalar.mask import mask_of
-from .scalar.rows import Rows
+from .scalar.rows import ENTRIES_WORTH_DIVIDING, Rows
 
 Include = Callable[[Any, Array], bool]
 Tree = TypeVar("Tree")  # a pytree of any type, which the result has as well
@@ -40,8 +41,8 @@ def topk_mask_tree(
 ) -> Tree:
     """Returns the relaxed top-k mask of a whole pytree: about 1 for its ``k`` largest entries, 0 for most others.
 
-    It equals ``topk_mask`` of all leaves concatenated, without concatenating them. Multiplying parameters by the mask
-    of their scores prunes them. Differentiable and raises errors like ``topk_mag_tree``.
+    It equals ``topk_mask`` of all leaves concatenated. Multiplying parameters by the mask of their scores prunes them.
+    Differentiable and raises errors like ``topk_mag_tree``.
 
     Args:
       scores: pytree of real arrays.
@@ -77,7 +78,7 @@ def topk_mag_tree(
 ) -> Tree:
     """Returns a pytree with about the ``k`` entries of largest magnitude of all its leaves, and zeros elsewhere.
 
-    It equals ``topk_mag`` of all leaves concatenated, without concatenating them: each leaf keeps its shape and its
+    It equals ``topk_mag`` of all leaves concatenated, though nothing is but small leaves on a CPU: others keep their
     sharding, and a pass over the data reduces to three scalars. Differentiable like ``topk_mag``.
 
     Args:
@@ -264,7 +265,9 @@ def _compiled(
         equation = dataclasses.replace(equation, phi=IDENTITY)
     operator = mask_of if equation.linear else functools.partial(magnitude_of, debias=debias)
 
-    def solve(leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array) -> tuple[Array, ...]:
+    def solve(
+        leaves: tuple[Array, ...], parts: tuple[_Part, ...], amount: Array, lam: Array, equation: Equation = equation
+    ) -> tuple[Array, ...]:
         """Returns the operator of one leaf, or of several that compete with each other."""
         dtype = _working_dtype(leaves)
         width = sum(part.width for part in parts)
@@ -309,12 +312,47 @@ def _compiled(
     def apply(entries: tuple[Array, ...], amounts: tuple[Array, ...], lam: Array) -> tuple[Array, ...]:
         entries = interface.stored(entries)
         if equation.rows.axis is None:
-            return solve(entries, parts, amounts[0], lam)
+            runs = _runs(entries, parts, equation.rows)
+            joined = tuple(_joined([entries[place] for place in run]) for run in runs)
+            of_runs = tuple(_Part(parts[run[0]].groups, sum(parts[place].width for place in run)) for run in runs)
+            rows = dataclasses.replace(equation.rows, axis=-1 if len(runs) == 1 < len(entries) else None)
+            found = solve(joined, of_runs, amounts[0], lam, dataclasses.replace(equation, rows=rows))
+            apart = (_apart(y, [entries[place] for place in run]) for run, y in zip(runs, found, strict=True))
+            return tuple(itertools.chain.from_iterable(apart))
         each = amounts if len(amounts) == len(entries) else amounts * len(entries)
         solver = jax.jit(solve, static_argnums=1)  # leaves of one shape share what is traced
         return tuple(solver((leaf,), (part,), k, lam)[0] for leaf, part, k in zip(entries, parts, each, strict=True))
 
     return on_mesh(apply, tuple(PartitionSpec(*spec_of(leaf)) for leaf in entries))(entries, amounts, lam)
+
+
+def _runs(leaves: tuple[Array, ...], parts: tuple[_Part, ...], rows: Rows) -> list[list[int]]:
+    """Returns the places of leaves to join: small ones of one dtype that follow one another, on a CPU alone.
+
+    It compiles and starts each array of a pass on its own; copies of large ones take longer.
+    """
+    on_one_device = rows.axis_name is None and jax.device_count() == 1 and interface.target()[0] == "cpu"
+
+    def kind(place: int) -> Any:
+        leaf = leaves[place]
+        joins = on_one_device and parts[place].groups is None and leaf.size < ENTRIES_WORTH_DIVIDING
+        return (leaf.dtype,) if joins else place
+
+    return [list(run) for _, run in itertools.groupby(range(len(leaves)), kind)]
+
+
+def _joined(leaves: list[Array]) -> Array:
+    # A CPU would compute, and compile, the gradient of each leaf on its own; in `_apart` the operator.
+    return leaves[0] if len(leaves) == 1 else interface.stored(jnp.concatenate([leaf.ravel() for leaf in leaves]))
+
+
+def _apart(joined: Array, leaves: list[Array]) -> list[Array]:
+    """Returns the parts of what was ``_joined`` from leaves, in their shapes."""
+    if len(leaves) == 1:
+        return [joined]
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+    parts = jnp.split(interface.stored(joined), ends.tolist())
+    return [part.reshape(leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
 
 
 def _competing(x: Array, groups: Groups | None, signed: bool) -> Array:

@@ -48,12 +48,11 @@ class Rows:
             value = value.astype(counted) if value.dtype == bool else value
             return jnp.sum(value, axis=self.axis, keepdims=self.axis is not None)
 
-        values = [function(s) for s in entries]
-        total = functools.reduce(
-            functools.partial(jax.tree.map, jnp.add), [jax.tree.map(over_entries, value) for value in values]
-        )
+        of_array = shared(lambda s: jax.tree.map(over_entries, function(s)), entries)
+        total = functools.reduce(functools.partial(jax.tree.map, jnp.add), [of_array(s) for s in entries])
         total = total if self.axis_name is None else lax.psum(total, self.axis_name)
-        return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, values[0])
+        kinds = jax.eval_shape(function, entries[0])
+        return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, kinds)
 
     def at_least(self, value: Array, bound: float) -> Array:
         """Returns the larger of both, or NaN if ``value`` is NaN."""
@@ -87,9 +86,8 @@ class Rows:
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """Returns the maximum of ``function`` over each row; it may miss NaNs, as XLA's CPU backend does."""
-        best = functools.reduce(
-            jnp.maximum, [jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None) for s in entries]
-        )
+        of_array = shared(lambda s: jnp.max(function(s), axis=self.axis, keepdims=self.axis is not None), entries)
+        best = functools.reduce(jnp.maximum, [of_array(s) for s in entries])
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
@@ -141,7 +139,7 @@ def _identity(x: Any) -> Any:
 
 
 # From this number of entries on, dividing a pass over the cores takes less time than the pass on one core.
-_ENTRIES_WORTH_DIVIDING = 2**16
+ENTRIES_WORTH_DIVIDING = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +160,8 @@ class VectorRows(Rows):
 
     def sum(self, function: Callable[[Entry], Summed], entries: tuple[Entry, ...]) -> Summed:
         """See ``Rows``."""
-        totals = [self._add_up(function(self.keys(s))) for s in entries]
+        of_array = shared(lambda s: self._add_up(function(self.keys(s))), entries)
+        totals = [of_array(s) for s in entries]
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), totals)
         return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
@@ -182,11 +181,15 @@ class VectorRows(Rows):
 
     def max(self, function: Callable[[Entry], Array], entries: tuple[Entry, ...]) -> Array:
         """See ``Rows``; for floats only."""
+
         # XLA computes the maximum of integers several times faster than that of floats.
-        values = [function(self.keys(s)) for s in entries]
-        lowest, keys = ordered_integer(jnp.array(-jnp.inf, values[0].dtype)), map(ordered_integer, values)
-        # The second value is unused, since XLA makes a slow loop for a single value.
-        found = [self._reduce([key, ~key], [False, False], [lowest, lowest])[0] for key in keys]
+        def of_entry(s: Entry) -> Array:
+            value = function(self.keys(s))
+            lowest, key = ordered_integer(jnp.array(-jnp.inf, value.dtype)), ordered_integer(value)
+            # The second value is unused, since XLA makes a slow loop for a single value.
+            return self._reduce([key, ~key], [False, False], [lowest, lowest])[0]
+
+        found = list(map(shared(of_entry, entries), entries))
         best = ordered_float(functools.reduce(jnp.maximum, found))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
@@ -200,7 +203,8 @@ class VectorRows(Rows):
             return [*within, choose(s > -jnp.inf, ~key, lowest)] if signed else within  # `~key` is that of `-s`
 
         adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
-        found = [self._reduce(of_entry(self.keys(s)), adds, first) for s in entries]
+        of_array = shared(lambda s: self._reduce(of_entry(self.keys(s)), adds, first), entries)
+        found = [of_array(s) for s in entries]
         counts, *extremes = zip(*found, strict=True)
         available = sum(counts)
         largest, *negative = [ordered_float(functools.reduce(jnp.maximum, keys)) for keys in extremes]
@@ -296,11 +300,11 @@ def vector_rows(
     """
     if target()[0] != "cpu":
         return None
-    few = entries is not None and _fewer(entries, _ENTRIES_WORTH_DIVIDING)
+    few = entries is not None and _fewer(entries, ENTRIES_WORTH_DIVIDING)
     return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
 
 
-def _fewer(entries: tuple[Array, ...], bound: int) -> bool:
+def _fewer(entries: tuple[Any, ...], bound: int) -> bool:
     size = sum(s.size for s in jax.tree.leaves(entries))
     return isinstance(size, int) and size < bound  # a symbolic size may be any
 
@@ -308,13 +312,25 @@ def _fewer(entries: tuple[Array, ...], bound: int) -> bool:
 def called(solve: Callable[..., Values], entries: tuple[Array, ...], k: Array, lam: Array) -> Values:
     """Returns ``solve(entries, k, lam)``, which XLA compiles about once for all calls of one shape in a program.
 
-    XLA would inline each call early and compile it anew, with what surrounds it. A late one it cannot divide over
-    devices, so that this is for a process with a single device. A call takes as long as some passes over one short row.
+    A call takes as long as some passes over one short row, which is solved without one.
+    """
+    few = k.size == 1 and _fewer(entries, _PIECE)
+    return (solve if few else _compiled_once(solve))(entries, k, lam)
+
+
+def shared(function: Callable[[Entry], Values], entries: tuple[Entry, ...]) -> Callable[[Entry], Values]:
+    """Returns a function of one of several arrays; a CPU compiles it about once for all large ones of a shape."""
+    few = len(entries) < 3 or any(_fewer((entry,), ENTRIES_WORTH_DIVIDING) for entry in entries)
+    return function if few or target()[0] != "cpu" else _compiled_once(function)
+
+
+def _compiled_once(function: Callable[..., Values]) -> Callable[..., Values]:
+    """Returns a function whose calls XLA does not inline early, and compiles about once for all of one shape.
+
+    A late call it cannot divide over devices, so that this is for a process with a single device.
     """
     late: Any = getattr(jax, "Inline", None)  # since JAX 0.12
-    if not late or jax.device_count() > 1 or (k.size == 1 and _fewer(entries, _PIECE)):
-        return solve(entries, k, lam)
-    return jax.jit(solve, inline=late.XLA_LATE)(entries, k, lam)
+    return jax.jit(function, inline=late.XLA_LATE) if late and jax.device_count() == 1 else function
 
 
 def in_one_function(function: Callable[..., Values], start: Values, *arguments: Any) -> Values:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 import ops
+from ops.pruning import Pruner
 
 # XLA's defaults for what `conftest.py` sets. Values of such code: `test_problems.py`, where it says `optimized`.
 AS_USERS = {
@@ -70,3 +71,19 @@ def test_a_program_grows_no_faster_than_its_calls(monkeypatch):
     two, four = (lowered(calls).compile().as_text().count(" = ") for calls in (2, 4))
     assert four < 2.2 * two
     assert ("xla_late" in lowered(1).as_text()) == hasattr(jax, "Inline")
+
+
+@pytest.mark.parametrize("side", [8, 257])
+def test_a_program_hardly_grows_with_the_leaves_of_a_network(side, monkeypatch):
+    """Each leaf, small or large, would be compiled on its own in each pass."""
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    pruner = Pruner(density=0.1, lam=0.1)
+
+    def lines(leaves):
+        params = {f"layer{i}": {"kernel": jax.ShapeDtypeStruct((side, side), jnp.float32)} for i in range(leaves)}
+        lowered = jax.jit(pruner).lower(params)
+        # What large leaves share is written once, and inlined once it is compiled.
+        text = lowered.as_text() if side > 8 else lowered.compile().as_text()
+        return text.count(" = ")
+
+    assert lines(12) < 1.8 * lines(4)

@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import (
-    topk_mag_tree,
-    topk_mask_tree,
-)
+from ops import topk_mag, topk_mag_tree, topk_mask_tree
 from ops.pruning import Pruner
 from tests.ops import oracles
 
@@ -112,3 +109,29 @@ def test_mixed_dtypes_stay():
     kept = topk_mag_tree(tree, density=0.5, lam=0.0)
     assert jax.tree.map(lambda leaf: leaf.dtype, kept) == {"a": jnp.bfloat16, "b": jnp.float32}
     assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_leaves_compete_in_their_order_whatever_their_size(devices, monkeypatch):
+    """On a single CPU small leaves are joined where they follow one another, and large ones share what is compiled."""
+    monkeypatch.setattr(jax, "device_count", lambda: devices)
+    rng, rows = np.random.default_rng(0), 2**8 + devices  # programs of other shapes are not those of before
+    large, shapes = (rows, 256), {"a": (8,), "b": (3, rows), "e": (4,), "h": (5, 5)}
+    shapes |= dict.fromkeys("cdfg", large)
+    of_few_values = {name: rng.integers(-3, 4, shape).astype(np.float32) for name, shape in sorted(shapes.items())}
+    entries, k = flat(of_few_values), 1000
+    expected = np.zeros_like(entries)
+    first = np.argsort(-np.abs(entries), kind="stable")[:k]
+    expected[first] = entries[first]
+    np.testing.assert_array_equal(flat(topk_mag_tree(of_few_values, k=k, lam=0.0)), expected)
+
+    tree = {name: rng.normal(size=shape).astype(np.float32) for name, shape in sorted(shapes.items())}
+    cotangent = rng.normal(size=expected.shape).astype(np.float32)
+    kept, pull = jax.vjp(functools.partial(topk_mag_tree, k=k, lam=0.3, p=1.5), tree)
+    at, leaves = 0, {}
+    for name, leaf in tree.items():
+        leaves[name] = cotangent[at : at + leaf.size].reshape(leaf.shape)
+        at += leaf.size
+    of_row, pull_row = jax.vjp(functools.partial(topk_mag, k=k, lam=0.3, p=1.5), flat(tree))
+    np.testing.assert_allclose(flat(kept), of_row, atol=2e-6)
+    np.testing.assert_allclose(flat(pull(leaves)[0]), pull_row(cotangent)[0], atol=2e-5)
