@@ -27,7 +27,7 @@ FEWER = ("straight_through", "sigmoid", "best_sigmoid", "best", "kl", "support",
 # Longer windows of text, by their length how many in a batch: as many characters, at what was chosen for 128.
 WINDOWS = {256: 4, 512: 2}
 IN_WINDOWS = ("longer", "straight_through", "sigmoid", "best_sigmoid", "kl", "support", "frozen")
-SLOW = ("best", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
+SLOW = ("best", "kl_sparse", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
 ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
 
 
