@@ -81,6 +81,20 @@ def dense_params(config: ml_collections.ConfigDict) -> Params:
     return jax.tree.map(lambda leaf: leaf[rows if len(rows) > 1 else rows[0]], params)
 
 
+def of_each(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns losses, means over right answers, and the percentage of these among the R largest logits, [B].
+
+    Args:
+      logits: [B, L, V].
+      targets: [B, L, R] int32, NONE where nothing is asked.
+    """
+    asked = targets != tasks.NONE
+    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.maximum(targets, 0), axis=-1)
+    _, answers = jax.lax.top_k(logits, targets.shape[-1])
+    correct = (answers[..., None] == targets[..., None, :]).any(axis=-2)
+    return jnp.mean(losses, axis=(1, 2), where=asked), 100.0 * jnp.mean(correct, axis=(1, 2), where=asked)
+
+
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """Returns the experiment on examples whose numbers are the labels of `data`."""
     task, selector, model = config.task, config.selector, config.model
@@ -99,18 +113,10 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         output: Any = transformer.apply({"params": params}, tokens, mode, shift)
         return output
 
-    def of_each(output: Output, examples: tasks.Examples) -> tuple[jax.Array, jax.Array]:
-        """Returns losses, means over right answers, and the percentage of these among the R largest logits, [B]."""
-        targets, asked = examples.targets, examples.targets != tasks.NONE
-        losses = -jnp.take_along_axis(jax.nn.log_softmax(output.logits), jnp.maximum(targets, 0), axis=-1)
-        _, answers = jax.lax.top_k(output.logits, targets.shape[-1])
-        correct = (answers[..., None] == targets[..., None, :]).any(axis=-2)
-        return jnp.mean(losses, axis=(1, 2), where=asked), 100.0 * jnp.mean(correct, axis=(1, 2), where=asked)
-
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         examples = tasks.sample(task.name, task.length, batch["label"], "train")
         output = forward(params, examples.tokens, progress, training=True)
-        value = of_each(output, examples)[0].mean()
+        value = of_each(output.logits, examples.targets)[0].mean()
         return value + selector.weight * output.teaching, {"loss": value}
 
     def keys_of(params: Params, examples: tasks.Examples, progress: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -123,7 +129,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
         def objective(shift: jax.Array) -> tuple[jax.Array, jax.Array]:
             output = forward(params, some.tokens, progress, shift, training=True)
-            value = of_each(output, some)[0].mean() + selector.weight * output.teaching
+            value = of_each(output.logits, some.targets)[0].mean() + selector.weight * output.teaching
             return value, (output.selection.weights != 0).sum(axis=-1)  # type: ignore[union-attr]
 
         zeros = jnp.zeros((*some.tokens.shape, task.length))
@@ -134,7 +140,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     def evaluate(params: Params, batch: Batch, progress: jax.Array) -> Metrics:
         examples = tasks.sample(task.name, task.length, batch["label"], config.split)
         output = forward(params, examples.tokens, progress, training=False)
-        losses, accuracies = of_each(output, examples)
+        losses, accuracies = of_each(output.logits, examples.targets)
         found = {"loss": losses, "bits": losses / np.log(2.0).astype(np.float32), "accuracy": accuracies}
         metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
         metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)

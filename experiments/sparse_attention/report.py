@@ -22,6 +22,7 @@ from experiments.sparse_attention.selectors import KINDS, SELECTORS
 
 NAMES = {
     "dense": "dense attention",
+    "longer": "dense attention, trained on",
     "straight_through": "hard, gradient of the relaxed mask",
     "sigmoid": "hard, gradient of a sigmoid",
     "best_sigmoid": "hard, gradient of a sigmoid to the best keys",

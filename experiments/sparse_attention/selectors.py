@@ -104,10 +104,18 @@ def _of_support(scores: Scores) -> Selection:
 
 
 def _best_of_sigmoid(scores: Scores) -> Selection:
-    """Gives the best keys, those in the slots, the weights of a sigmoid over all."""
-    everywhere = _by_threshold(sigmoid_topk_mask)(scores).weights
-    _, keys = _largest(scores, scores.slots)
-    return Selection(jnp.take_along_axis(everywhere, keys, axis=-1), keys)
+    """Gives the best keys, those in the slots, weights of a sigmoid whose threshold, between keys k and k + 1, is held.
+
+    So no other key has a gradient, as with the relaxed mask; none has one if all are read.
+    """
+    values, keys = _largest(scores, max(scores.slots, scores.k + 1))
+    last, first_left = values[..., scores.k - 1, None], values[..., scores.k, None]
+    any_left = first_left > -jnp.inf
+    threshold = jax.lax.stop_gradient(jnp.where(any_left, 0.5 * (last + first_left), 0.0))
+    is_key = values > -jnp.inf
+    relaxed = jax.nn.sigmoid((jnp.where(is_key, values, threshold) - threshold) / scores.lam)
+    weights = jnp.where(is_key & any_left, relaxed, is_key.astype(values.dtype))
+    return Selection(weights[..., : scores.slots], keys[..., : scores.slots])
 
 
 def _best(scores: Scores) -> Selection:
@@ -152,6 +160,7 @@ class Selector(NamedTuple):
 
 SELECTORS = {
     "dense": Selector(everything),
+    "longer": Selector(everything),  # the same, trained on for as long as the others
     "straight_through": Selector(_hard_then(_relaxed_slots)),
     "sigmoid": Selector(_hard_then(_by_threshold(sigmoid_topk_mask))),
     "best_sigmoid": Selector(_hard_then(_best_of_sigmoid)),
@@ -172,6 +181,7 @@ KINDS = Kinds(
     "selector.name",
     reads={
         "dense": ("pretrained",),
+        "longer": ("pretrained",),
         "straight_through": (*_K, *_LAM, *_SPARE),
         "sigmoid": (*_K, *_LAM),
         "best_sigmoid": (*_K, *_LAM, *_SPARE),

@@ -2,8 +2,8 @@
 
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
        examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
-       seeds of recall, of three times the steps, of several; five of recall at k = 16, of the
-       indexer alone, and of text
+       seeds of recall, of three times the steps, of several; five of recall at k = 16, of the indexer alone, and
+       of text in windows of 128, 256 and 512
 """
 
 import itertools
@@ -23,8 +23,11 @@ RATES = (1e-3, 3e-3, 1e-2, 3e-2)
 KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
 MANY_K = 16
 # What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
-FEWER = ("straight_through", "sigmoid", "best", "kl", "support", "frozen")
-SLOW = ("best", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
+FEWER = ("straight_through", "sigmoid", "best_sigmoid", "best", "kl", "support", "frozen")
+# Longer windows of text, by their length how many in a batch: as many characters, at what was chosen for 128.
+WINDOWS = {256: 4, 512: 2}
+IN_WINDOWS = ("longer", "straight_through", "sigmoid", "best_sigmoid", "kl", "support", "frozen")
+SLOW = ("best", "kl_sparse", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
 ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
 
 
@@ -55,7 +58,8 @@ _FALLING = ("support", "relaxed", "lapsum")  # the lam of others ends where it s
 
 def pairs() -> list[SuiteRun]:
     """Returns dense models, sweeps on validation, and the final runs."""
-    return [*_recall(), *_of_task("several", FINAL_SEEDS), *_of_task("text", FEWER_SEEDS)]
+    text = _of_task("text", FEWER_SEEDS, ("longer", *FEWER))
+    return [*_recall(), *_of_task("several", FINAL_SEEDS), *text, *_windows()]
 
 
 def _dense(name: str, seeds: Sequence[int], task: str = "recall", fields: Fields | None = None) -> SuiteRun:
@@ -83,7 +87,7 @@ def settings(selector: str, rates: Sequence[float] = RATES) -> Iterator[Fields]:
 
 
 def _sweep(task: str, selector: str, tries: Iterator[Fields]) -> Iterator[SuiteRun]:
-    base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS, "selector.k": KS[task][0]}
+    base: Fields = {"split": "validation", "seeds": SWEEP_SEEDS} | _k(selector, KS[task][0])
     choice = selector if task == "recall" else f"{task}-{selector}"
     for setting in tries:
         name = "-".join([choice, *(f"{value:g}" for value in list(setting.values())[:2])])
@@ -91,11 +95,16 @@ def _sweep(task: str, selector: str, tries: Iterator[Fields]) -> Iterator[SuiteR
         yield SuiteRun(f"sweep/{name}", base, setting, choice, variant=variant, weights_of=dense)
 
 
-def _final(name: str, selector: str, fields: Fields, task: str = "recall") -> SuiteRun:
-    """Returns a run of ten seeds, unless `fields` says how many, in the setting that won."""
-    choice, dense = (selector, "dense-recall") if task == "recall" else (f"{task}-{selector}", f"dense-{task}")
-    fields, name = {"seeds": FINAL_SEEDS, **fields}, f"final-{name}-{selector}"
-    return SuiteRun(name, fields, best_of=choice, variant=_variant(selector, task), weights_of=dense)
+def _final(name: str, selector: str, k: int, fields: Fields, task: str = "recall", of: str = "") -> SuiteRun:
+    """Returns a run of ten seeds, unless `fields` says how many, in the setting that won, from the dense run `of`."""
+    choice = selector if task == "recall" else f"{task}-{selector}"
+    fields, name = {"seeds": FINAL_SEEDS, **_k(selector, k), **fields}, f"final-{name}-{selector}"
+    variant, dense = _variant(selector, task), of or f"dense-{task}"
+    return SuiteRun(name, fields, best_of=choice, variant=variant, weights_of=dense)
+
+
+def _k(selector: str, k: int) -> Fields:
+    return {} if selector == "longer" else {"selector.k": k}
 
 
 def _recall() -> Iterator[SuiteRun]:
@@ -104,22 +113,31 @@ def _recall() -> Iterator[SuiteRun]:
     for selector in SELECTED:
         yield from _sweep("recall", selector, settings(selector))
     for k, selector in itertools.product(KS["recall"], SELECTED):
-        yield _final(f"k{k}", selector, {"selector.k": k})
+        yield _final(f"k{k}", selector, k, {})
     for selector in ALONE:
-        yield _final("indexer", selector, {"trained": "indexer", "seeds": FEWER_SEEDS})
+        yield _final("indexer", selector, KS["recall"][0], {"trained": "indexer", "seeds": FEWER_SEEDS})
     for selector in FEWER:
-        yield _final(f"k{MANY_K}", selector, {"selector.k": MANY_K, "seeds": FEWER_SEEDS})
+        yield _final(f"k{MANY_K}", selector, MANY_K, {"seeds": FEWER_SEEDS})
     for selector in SLOW:
-        yield _final("slow-k1", selector, {"selector.k": 1, "steps": 900})
+        yield _final("slow-k1", selector, 1, {"steps": 900})
 
 
-def _of_task(task: str, seeds: Sequence[int]) -> Iterator[SuiteRun]:
+def _of_task(task: str, seeds: Sequence[int], selectors: Sequence[str] = FEWER) -> Iterator[SuiteRun]:
     yield _dense(f"sweep/dense-{task}", SWEEP_SEEDS, task, {"split": "validation"})
     yield _dense(f"dense-{task}", seeds, task)
-    for selector in FEWER:
+    for selector in selectors:
         yield from _sweep(task, selector, settings(selector, RATES[1:]))
-    for k, selector in itertools.product(KS[task], FEWER):
-        yield _final(f"{task}-k{k}", selector, {"selector.k": k, "seeds": seeds}, task)
+    for k, selector in itertools.product(KS[task], selectors):
+        yield _final(f"{task}-k{k}", selector, k, {"seeds": seeds}, task)
+
+
+def _windows() -> Iterator[SuiteRun]:
+    k = KS["text"][0]
+    for length, batch_size in WINDOWS.items():
+        fields: Fields = {"task.length": length, "batch_size": batch_size}
+        yield _dense(dense := f"dense-text-{length}", FEWER_SEEDS, "text", fields)
+        for selector in IN_WINDOWS:
+            yield _final(f"text-{length}-k{k}", selector, k, {"seeds": FEWER_SEEDS} | fields, "text", dense)
 
 
 SUITE = Suite(

@@ -9,7 +9,8 @@ from experiments.core.record import metrics
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import train
 from experiments.core.training.recorder import load_params
-from experiments.sparse_attention.experiment import RECIPE, dense_params
+from experiments.sparse_attention.experiment import RECIPE, dense_params, of_each
+from experiments.sparse_attention.task import NONE
 from tests.experiments.support import set_fields
 
 TINY = {
@@ -58,6 +59,14 @@ def test_an_indexer_learns_alone_from_the_dense_model_of_its_seed_and_keys_are_c
     assert row["keys_read"] == [2.0, 2.0]
     assert all(0 < keys <= 8 for keys in row["keys_with_gradient"])  # slots
     assert all(0 <= share <= 100 for share in row["test_found"])
+
+
+def test_several_right_answers_count_among_as_many_largest_logits():
+    shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.3, 0.2]])
+    targets = np.array([[NONE, NONE], [1, 3], [2, 0]])
+    losses, accuracies = of_each(np.log(shares)[None], targets[None])
+    np.testing.assert_allclose(losses, [-np.log(0.3 * 0.1 * 0.3 * 0.25) / 4], rtol=1e-6)
+    assert accuracies.tolist() == [75.0]  # 1 of the two largest, 0 and 1; then both, as the first of equals is one
 
 
 @pytest.mark.parametrize(

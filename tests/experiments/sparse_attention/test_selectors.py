@@ -65,9 +65,9 @@ def test_hard_ones_read_k_keys_and_others_have_a_gradient(name):
     read, gradient = read_and_gradient(name)
     np.testing.assert_array_equal(read, best(np.asarray(VALUES), K))
     with_gradient = (gradient != 0).sum(axis=-1)[:, SLOTS:]
-    if "sigmoid" in name:  # through its threshold, which depends on all
+    if name == "sigmoid":  # through its threshold, which depends on all
         assert (with_gradient == np.arange(SLOTS, LENGTH) + 1).all()
-    elif name == "best":
+    elif name in ("best", "best_sigmoid"):
         assert (with_gradient == SLOTS).all()
     else:
         assert (with_gradient <= SLOTS).all()
@@ -78,6 +78,16 @@ def test_straight_through_has_the_derivative_of_the_mask():
     weights = jax.random.normal(jax.random.key(1), VALUES.shape)
     expected = jax.grad(lambda values: (weights * topk_mask(values, K, lam=0.5, where=ALLOWED)).sum())(VALUES)
     np.testing.assert_allclose(read_and_gradient("straight_through")[1], expected, atol=1e-6)
+
+
+def test_a_sigmoid_with_its_threshold_held_has_the_derivative_of_each_slot_alone():
+    weights, values = np.asarray(jax.random.normal(jax.random.key(1), VALUES.shape)), np.asarray(VALUES)
+    ordered = np.sort(np.where(ALLOWED, values, -np.inf), axis=-1)
+    threshold = 0.5 * (ordered[..., -K, None] + ordered[..., -K - 1, None])
+    share = 1 / (1 + np.exp(-(values - threshold) / 0.5))
+    expected = weights * share * (1 - share) / 0.5 * best(values, SLOTS)
+    expected[:, :K] = 0.0  # these queries read all their keys
+    np.testing.assert_allclose(read_and_gradient("best_sigmoid")[1], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["support", "relaxed", "lapsum", "sparsek"])
