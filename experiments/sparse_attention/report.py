@@ -38,6 +38,7 @@ NAMES = {
 }
 _COLOURS = {"straight_through": RED, "support": ORANGE, "best": SKY, "sigmoid": BLUE, "kl": GREEN, "kl_sparse": PURPLE}
 _MARKERS = "oosD^vPX*<>hd"
+DENSE = ("dense", "longer")  # which have no k
 GOOD = 90.0  # the accuracy that `steps to 90 %` waits for
 SOLVED = 99.0
 METRICS = {"test_accuracy": "accuracy, %", "test_bits": "bits a character"}
@@ -121,7 +122,7 @@ def overview(runs: pd.DataFrame, columns: Mapping[str, str], metric: str = "test
     cells: dict[tuple[str, str], str] = {}
     for heading, place in columns.items():
         for run in runs["run"]:
-            of_dense = run.fields["selector.name"] == "dense" and place.startswith(_data(run))
+            of_dense = run.fields["selector.name"] in DENSE and place.startswith(_data(run))
             if of_dense or _place(run) == place:
                 cells[_method(run.fields), heading] = markdown.plus_minus(run.summary["final"][metric])
     names = list(NAMES.values())
@@ -138,7 +139,7 @@ def in_full(runs: pd.DataFrame) -> pd.DataFrame:
     accuracies, is_text = final(runs, "test_accuracy"), (runs["task.name"] == "text").all()
     cells: dict[str, Any] = {
         "selector": runs["run"].map(lambda run: _method(run.fields)),
-        "k": runs["selector.k"].astype(str).where(runs["selector.name"] != "dense", "-"),
+        "k": runs["selector.k"].astype(str).where(~runs["selector.name"].isin(DENSE), "-"),
     }
     if is_text:
         cells |= {METRICS["test_bits"]: "test_bits"}
@@ -187,6 +188,9 @@ def keys(panels: Mapping[str, pd.DataFrame], metric: str) -> Figure:
         found, most = intervals(final(runs, metric)), float(runs["task.length"].iloc[0])
         for name, run in runs["run"].items():
             selector = run.fields["selector.name"]
+            if selector in DENSE:
+                handles[_method(run.fields)] = axes.axhline(found[name]["mean"], color=GREY, linestyle="dashed")
+                continue
             touched = max(float(history(run, "keys_with_gradient", "step").mean(axis=None)), 0.1)
             most = max(most, touched)
             look = {"marker": _MARKERS[list(SELECTORS).index(selector) % len(_MARKERS)], "markersize": 7}
@@ -211,7 +215,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     longer = {"k = 1, 900 steps": "recall of 64 tokens, 900 steps, k = 1"}
     alone = {"k = 2, indexer alone": f"{RECALL}, indexer alone, k = 2"}
     several = {"several, k = 4": "several of 64 tokens, 300 steps, k = 4"}
-    text = {"text, k = 8": "text of 128 tokens, 600 steps, k = 8"}
+    text = {f"{n} characters": f"text of {n} tokens, 600 steps, k = 8" for n in (128, 256, 512)}
     many = on_test[on_test["selector.name"].isin(set(runs[runs["selector.k"] == 16]["selector.name"]) | {"dense"})]
     return {
         "sparse attention": [
