@@ -360,9 +360,9 @@ def _threshold_jvp(equation, primals, tangents):
         return choose(weight > 0, weight * equation.steepening(t, value, lam), 0.0)
 
     moved = jnp.zeros_like(value)
-    for weight, s_dot in zip(weights, entries_dot, strict=True):
-        if not isinstance(s_dot, SymbolicZero):
-            moved = moved + rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), ((weight, s_dot),))
+    moving = tuple(pair for pair in zip(weights, entries_dot, strict=True) if not isinstance(pair[1], SymbolicZero))
+    if moving:
+        moved = rows.sum(lambda pair: choose(pair[0] > 0, pair[0] * pair[1], 0.0), moving)
     total = summed(weights if equation.linear else tuple(map(resistance, positions, weights)), rows)
     # Without active entries the selection is locally constant (the hard regime), and gamma is taken as constant.
     moves = total > 0
