@@ -3,7 +3,7 @@
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
        examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
        seeds of recall, of three times the steps, of several; five of recall at k = 16, of the indexer alone, and
-       of text in windows of 128, 256 and 512
+       of text in windows of 128 and 256
 """
 
 import itertools
@@ -25,7 +25,7 @@ MANY_K = 16
 # What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
 FEWER = ("straight_through", "sigmoid", "best_sigmoid", "best", "kl", "support", "frozen")
 # Longer windows of text, by their length how many in a batch: as many characters, at what was chosen for 128.
-WINDOWS = {256: 4, 512: 2}
+WINDOWS = {256: 4}
 IN_WINDOWS = ("longer", "straight_through", "sigmoid", "best_sigmoid", "kl", "support", "frozen")
 SLOW = ("best", "kl_sparse", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
 ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
