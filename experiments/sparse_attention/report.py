@@ -25,7 +25,7 @@ NAMES = {
     "longer": "dense attention, trained on",
     "straight_through": "hard, gradient of the relaxed mask",
     "sigmoid": "hard, gradient of a sigmoid",
-    "best_sigmoid": "hard, gradient of a sigmoid to the best keys",
+    "best_sigmoid": "hard, a sigmoid to the best keys, its threshold held",
     "best": "hard, gradient of one to the best keys",
     "kl": "taught: dense attention (KL)",
     "kl_sparse": "taught: dense, then sparse attention (KL)",
