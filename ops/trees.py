@@ -21,7 +21,7 @@ from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import magnitude_of, share_at_zero
 from .scalar.mask import mask_of
-from .scalar.rows import ENTRIES_WORTH_DIVIDING, Rows
+from .scalar.rows import ENTRIES_WORTH_DIVIDING, Rows, fewer
 
 Include = Callable[[Any, Array], bool]
 Tree = TypeVar("Tree")  # a pytree of any type, which the result has as well
@@ -327,16 +327,15 @@ def _compiled(
 
 
 def _runs(leaves: tuple[Array, ...], parts: tuple[_Part, ...], rows: Rows) -> list[list[int]]:
-    """Returns the places of leaves to join: small ones of one dtype that follow one another, on a CPU alone.
+    """Returns the places of leaves to join: small ones of one dtype that follow one another, and only on a CPU.
 
-    It compiles and starts each array of a pass on its own; copies of large ones take longer.
+    A CPU compiles and starts each array of a pass on its own. Copies of large arrays would take longer than that.
     """
     on_one_device = rows.axis_name is None and jax.device_count() == 1 and interface.target()[0] == "cpu"
 
     def kind(place: int) -> Any:
-        leaf = leaves[place]
-        joins = on_one_device and parts[place].groups is None and leaf.size < ENTRIES_WORTH_DIVIDING
-        return (leaf.dtype,) if joins else place
+        few = fewer((leaves[place],), ENTRIES_WORTH_DIVIDING)
+        return (leaves[place].dtype,) if on_one_device and few and parts[place].groups is None else place
 
     return [list(run) for _, run in itertools.groupby(range(len(leaves)), kind)]
 

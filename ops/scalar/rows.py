@@ -300,11 +300,12 @@ def vector_rows(
     """
     if target()[0] != "cpu":
         return None
-    few = entries is not None and _fewer(entries, ENTRIES_WORTH_DIVIDING)
+    few = entries is not None and fewer(entries, ENTRIES_WORTH_DIVIDING)
     return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
 
 
-def _fewer(entries: tuple[Any, ...], bound: int) -> bool:
+def fewer(entries: tuple[Any, ...], bound: int) -> bool:
+    """Returns whether arrays, or tuples of them, are known to have fewer entries in all."""
     size = sum(s.size for s in jax.tree.leaves(entries))
     return isinstance(size, int) and size < bound  # a symbolic size may be any
 
@@ -314,14 +315,16 @@ def called(solve: Callable[..., Values], entries: tuple[Array, ...], k: Array, l
 
     A call takes as long as some passes over one short row, which is solved without one.
     """
-    few = k.size == 1 and _fewer(entries, _PIECE)
+    few = k.size == 1 and fewer(entries, _PIECE)
     return (solve if few else _compiled_once(solve))(entries, k, lam)
 
 
 def shared(function: Callable[[Entry], Values], entries: tuple[Entry, ...]) -> Callable[[Entry], Values]:
     """Returns a function of one of several arrays; a CPU compiles it about once for all large ones of a shape."""
-    few = len(entries) < 3 or any(_fewer((entry,), ENTRIES_WORTH_DIVIDING) for entry in entries)
-    return function if few or target()[0] != "cpu" else _compiled_once(function)
+    if len(entries) < 3 or target()[0] != "cpu":
+        return function
+    once = _compiled_once(function)
+    return lambda entry: (function if fewer((entry,), ENTRIES_WORTH_DIVIDING) else once)(entry)
 
 
 def _compiled_once(function: Callable[..., Values]) -> Callable[..., Values]:
