@@ -215,7 +215,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     longer = {"k = 1, 900 steps": "recall of 64 tokens, 900 steps, k = 1"}
     alone = {"k = 2, indexer alone": f"{RECALL}, indexer alone, k = 2"}
     several = {"several, k = 4": "several of 64 tokens, 300 steps, k = 4"}
-    text = {f"{n} characters": f"text of {n} tokens, 600 steps, k = 8" for n in (128, 256)}
+    text = {f"{n} characters": f"text of {n} tokens, 600 steps, k = 8" for n in (128, 256, 512)}
     many = on_test[on_test["selector.name"].isin(set(runs[runs["selector.k"] == 16]["selector.name"]) | {"dense"})]
     return {
         "sparse attention": [

@@ -3,7 +3,7 @@
 pairs  dense models, from which every selector goes on. Rate and strength of each are chosen on another seed and other
        examples: of recall at k = 2, 16 tries each; of several at k = 4 and text at k = 8, twelve tries each. Then ten
        seeds of recall, of three times the steps, of several; five of recall at k = 16, of the indexer alone, and
-       of text in windows of 128 and 256
+       of text in windows of 128, 256 and 512
 """
 
 import itertools
@@ -24,9 +24,11 @@ KS = {"recall": (2, 1), "several": (4,), "text": (8,)}
 MANY_K = 16
 # What the further comparisons are about: the ways that learn something from the task or a teacher, and none.
 FEWER = ("straight_through", "sigmoid", "best_sigmoid", "best", "kl", "support", "frozen")
-# Longer windows of text, by their length how many in a batch: as many characters, at what was chosen for 128.
-WINDOWS = {256: 4}
-IN_WINDOWS = ("longer", "straight_through", "sigmoid", "best_sigmoid", "kl", "support", "frozen")
+# Longer windows of text, at what was chosen for 128: how many in a batch, which has as many characters, and for whom.
+WINDOWS = {
+    256: (4, ("longer", "straight_through", "sigmoid", "best_sigmoid", "kl", "support", "frozen")),
+    512: (2, ("longer", "straight_through", "kl")),
+}
 SLOW = ("best", "kl_sparse", "relaxed", "lapsum")  # three times the steps, as 300 leave errors
 ALONE = ("straight_through", "sigmoid", "best", "kl", "support")  # the indexer alone is trained, too
 
@@ -133,10 +135,10 @@ def _of_task(task: str, seeds: Sequence[int], selectors: Sequence[str] = FEWER) 
 
 def _windows() -> Iterator[SuiteRun]:
     k = KS["text"][0]
-    for length, batch_size in WINDOWS.items():
+    for length, (batch_size, selectors) in WINDOWS.items():
         fields: Fields = {"task.length": length, "batch_size": batch_size}
         yield _dense(dense := f"dense-text-{length}", FEWER_SEEDS, "text", fields)
-        for selector in IN_WINDOWS:
+        for selector in selectors:
             yield _final(f"text-{length}-k{k}", selector, k, {"seeds": FEWER_SEEDS} | fields, "text", dense)
 
 
