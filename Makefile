@@ -139,7 +139,7 @@ vmoe-clusters: $(READY)  ## Train each router on a task whose best assignment is
 learned-masks: $(DATA) $(PRETRAINED)  ## Learn masks for a frozen network: 2:4, half and a fifth kept (three to four hours on one core).
 	@$(RUN) experiments.learned_masks.suite --preset=masks --out=$(RUNS)/learned_masks
 
-sparse-attention: $(READY)  ## Train an indexer that selects the keys of attention, in twelve ways (three hours of one core, no data).
+sparse-attention: $(READY)  ## Train an indexer that selects the keys of attention, in twelve ways (four and a half hours of one core, no data).
 	@$(RUN) experiments.sparse_attention.suite --preset=pairs --out=$(RUNS)/sparse_attention
 
 launch: EXPERIMENT ?= mnist_pruning
