@@ -45,14 +45,13 @@ class Rows:
         counted = jnp.float32 if size * shards <= 2**24 else jnp.int32
 
         def over_entries(value: Array) -> Array:
-            value = value.astype(counted) if value.dtype == bool else value
-            return jnp.sum(value, axis=self.axis, keepdims=self.axis is not None)
+            given = value.astype(counted) if value.dtype == bool else value
+            total = jnp.sum(given, axis=self.axis, keepdims=self.axis is not None)
+            return total.astype(jnp.int32) if value.dtype == bool else total
 
         of_array = shared(lambda s: jax.tree.map(over_entries, function(s)), entries)
         total = functools.reduce(functools.partial(jax.tree.map, jnp.add), [of_array(s) for s in entries])
-        total = total if self.axis_name is None else lax.psum(total, self.axis_name)
-        kinds = jax.eval_shape(function, entries[0])
-        return jax.tree.map(lambda part, one: part.astype(jnp.int32) if one.dtype == bool else part, total, kinds)
+        return total if self.axis_name is None else lax.psum(total, self.axis_name)
 
     def at_least(self, value: Array, bound: float) -> Array:
         """Returns the larger of both, or NaN if ``value`` is NaN."""

@@ -125,11 +125,11 @@ def test_leaves_compete_in_their_order_whatever_their_size(monkeypatch):
 
     tree = {name: rng.normal(size=shape).astype(np.float32) for name, shape in sorted(shapes.items())}
     cotangent = rng.normal(size=expected.shape).astype(np.float32)
-    kept, pull = jax.vjp(functools.partial(topk_mag_tree, k=k, lam=0.3, p=1.5), tree)
+    kept, pull = jax.vjp(functools.partial(topk_mag_tree, k=k, lam=0.3), tree)
     at, leaves = 0, {}
     for name, leaf in tree.items():
         leaves[name] = cotangent[at : at + leaf.size].reshape(leaf.shape)
         at += leaf.size
-    of_row, pull_row = jax.vjp(functools.partial(topk_mag, k=k, lam=0.3, p=1.5), flat(tree))
+    of_row, pull_row = jax.vjp(functools.partial(topk_mag, k=k, lam=0.3), flat(tree))
     np.testing.assert_allclose(flat(kept), of_row, atol=2e-6)
     np.testing.assert_allclose(flat(pull(leaves)[0]), pull_row(cotangent)[0], atol=2e-5)
