@@ -106,6 +106,7 @@ def _final(name: str, selector: str, k: int, fields: Fields, task: str = "recall
 
 
 def _k(selector: str, k: int) -> Fields:
+    """Returns the number of keys as a field of the config, which dense attention does not read."""
     return {} if selector == "longer" else {"selector.k": k}
 
 

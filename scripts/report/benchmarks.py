@@ -33,7 +33,6 @@ _MASKS = (
     ("with gradient", "topk_mask p=4/3 forward+backward"),
     ("jaxopt, p = 2", "jaxopt box section forward"),
     ("torch.topk", "torch.topk forward"),
-    ("a copy", "copy forward"),
 )
 _HEADER = ["batch, n, k", *(name for name, _ in _MASKS)]
 _ON_CPU, _ON_GPU = range(6), (0, 1, 2, 3, 5, 6)  # the columns of each table
