@@ -1,4 +1,4 @@
-"""Thresholds of all prefixes of a row at once, for ``p = 2``, in O(n log n) time and memory.
+"""Thresholds of all prefixes of a row at once, for ``p = 2``, in O(n log(n)^2) time and O(n log n) memory.
 
 A prefix is divided into blocks as its length is into powers of two: 13 = 8 + 4 + 1. Each block begins at a multiple of
 its size, so that many prefixes share it, and contains no entry after the end of any of these prefixes: later entries
@@ -48,36 +48,46 @@ def _add(a: TwoFloat, b: TwoFloat) -> TwoFloat:
     return two_sum(total.hi, total.lo + (a.lo + b.lo))
 
 
-def _running(add: Callable[..., Any], values: Any, size: Array) -> Any:
-    """Returns cumulative sums of the arrays ``values`` within blocks of ``size``; ``add`` adds two of their trees."""
+def _running(add: Callable[..., Any], values: Any, power: Array | int, steps: int | None = None) -> Any:
+    """Returns cumulative sums of the arrays ``values`` within blocks of ``2**power``; ``add`` adds two of their trees.
 
-    def combine(a: tuple[Array, Any], b: tuple[Array, Any]) -> tuple[Array, Any]:
-        first, sums = b
-        both = jax.tree.map(lambda one, total: choose(first, one, total), sums, add(a[1], sums))
-        return a[0] | first, both
+    A loop, in whose steps the entries that have been added double, compiles faster than ``lax.associative_scan``. It
+    is differentiable if the number of ``steps`` is given: at least ``power``.
+    """
+    place = lax.iota(jnp.int32, jax.tree.leaves(values)[0].size) & ((1 << power) - 1)
 
-    first = lax.iota(jnp.int32, jax.tree.leaves(values)[0].size) % size == 0
-    return lax.associative_scan(combine, (first, values))[1]
+    def double(step: Array, values: Any) -> Any:
+        reach = 1 << step
+        earlier = jax.tree.map(lambda value: jnp.roll(value, reach), values)
+        return jax.tree.map(functools.partial(choose, place >= reach), add(earlier, values), values)
+
+    return lax.fori_loop(0, power if steps is None else steps, double, values)
+
+
+def _powers(n: int) -> Array:
+    """Returns the logarithms of the sizes of blocks."""
+    return jnp.arange(n.bit_length() - 1, -1, -1, dtype=jnp.int32)
 
 
 def _sizes(n: int) -> Array:
-    return 1 << jnp.arange(n.bit_length() - 1, -1, -1, dtype=jnp.int32)
+    return 1 << _powers(n)
 
 
 def _sorted(x: Array) -> Blocks:
     place = lax.iota(jnp.int32, x.size)
     keys, order = lax.sort((x, place), num_keys=2)
 
-    def halved(order: Array, size: Array) -> tuple[Array, tuple[Array, Array, TwoFloat]]:
+    def halved(order: Array, power: Array) -> tuple[Array, tuple[Array, Array, TwoFloat]]:
         """Divides blocks of twice the size in halves, in which entries stay in ascending order."""
-        first, start = order & size == 0, place // (2 * size) * (2 * size)
-        firsts = jnp.cumsum(first, dtype=jnp.int32) - start // 2  # all blocks in front of one are full
+        size = 1 << power
+        first, start = order & size == 0, place & (-2 * size)
+        firsts = _running(jnp.add, first.astype(jnp.int32), power + 1)
         target = choose(first, start + firsts - 1, place + size - firsts)
         order = jnp.zeros_like(order).at[target].set(order, unique_indices=True, mode="promise_in_bounds")
         finite = choose(jnp.abs(x) < jnp.inf, x, 0.0)[order]
-        return order, (order, firsts, _running(_add, TwoFloat(finite, jnp.zeros_like(finite)), size))
+        return order, (order, firsts, _running(_add, TwoFloat(finite, jnp.zeros_like(finite)), power))
 
-    return Blocks(keys, *lax.scan(halved, order, _sizes(x.size))[1])
+    return Blocks(keys, *lax.scan(halved, order, _powers(x.size))[1])
 
 
 class _Ranks(NamedTuple):
@@ -95,23 +105,26 @@ def _ranked(blocks: Blocks, gamma: TwoFloat, lam: Array) -> _Ranks:
     sizes, n = blocks.order.shape
     length = lax.iota(jnp.int32, n) + 1
 
-    def count(below: Callable[[Array], Array]) -> tuple[Array, Array]:
+    def count(bound: Array) -> tuple[Array, Array]:
+        """Returns for each block of a prefix how many entries have a position of at most ``bound``, and its start."""
+
         def search_step(step: Array, rank: Array) -> Array:
             further = rank + (1 << (sizes - 1 - step))
             key = blocks.keys.at[jnp.minimum(further, n) - 1].get(mode="promise_in_bounds")
-            return choose((further <= n) & below(position(key, gamma, lam, _EQUATION)), further, rank)
+            return choose((further <= n) & (position(key, gamma, lam, _EQUATION) <= bound), further, rank)
 
         def descend(rank: Array, blocks_of_size: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
             firsts, size = blocks_of_size
-            has_block, start = length & size > 0, length // (2 * size) * (2 * size)
+            has_block, start = length & size > 0, length & (-2 * size)
             first = _up_to(firsts, start, rank)
             return choose(has_block, rank - first, first), (choose(has_block, first, 0), start)
 
         rank = lax.fori_loop(0, sizes, search_step, jnp.zeros(n, jnp.int32))
         return lax.scan(descend, rank, (blocks.firsts, _sizes(n)))[1]
 
-    unselected, start = count(lambda t: t <= 0)
-    return _Ranks(unselected, count(lambda t: t < 1)[0], start)
+    bounds = jnp.stack([jnp.zeros_like(lam), jnp.nextafter(jnp.ones_like(lam), 0.0)])
+    (unselected, not_full), start = jax.vmap(count, out_axes=(0, None))(bounds)
+    return _Ranks(unselected, not_full, start)
 
 
 def _up_to(sums: Array, start: Array, rank: Array) -> Array:
@@ -150,12 +163,15 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
     Returns:
       Thresholds ``(n,)``, as those of ``highest``; ``lo`` carries the derivative.
     """
-    lost = lax.cummax((jnp.isnan(x) | (x == jnp.inf)).astype(jnp.int32)) > 0
-    x, lam = choose(lost, 0.0, x), jnp.broadcast_to(lam, x.shape)
-    blocks = _sorted(lax.stop_gradient(x))
-    gamma = _roots(x, k, lam, blocks)
+    unknown = jnp.isnan(x) | (x == jnp.inf)
+    x, lam = choose(unknown, 0.0, x), jnp.broadcast_to(lam, x.shape)
+    fixed = lax.stop_gradient((x, k, lam))
+    lost, extent = _extents(unknown, fixed[0])
+    blocks = _sorted(fixed[0])
+    gamma = _root(blocks, extent, *fixed[1:])
+    ranks = _ranked(blocks, gamma, fixed[2])
+    gamma = _with_derivatives(x, k, lam, gamma, blocks, ranks)
 
-    ranks = _ranked(blocks, *lax.stop_gradient((gamma, lam)))
     size, length = _sizes(x.size)[:, None], lax.iota(jnp.int32, x.size)[None] + 1
     full = (length & size > 0) & (ranks.not_full < size)
 
@@ -171,39 +187,52 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
     return TwoFloat(choose(lost, jnp.nan, gamma.hi), choose(lost, 0.0, gamma.lo))
 
 
-@jax.custom_jvp
-def _roots(x: Array, k: Array, lam: Array, blocks: Blocks) -> TwoFloat:
-    """Returns a root of the equation of every prefix; ``x`` has no NaN and no ``+inf``."""
+def _extents(unknown: Array, x: Array) -> tuple[Array, Extent]:
+    """Returns which prefixes have an unknown entry, and the extent of each."""
+
+    def join(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
+        return a[0] | b[0], a[1] + b[1], jnp.minimum(a[2], b[2]), jnp.maximum(a[3], b[3])
+
     present = x > -jnp.inf
-    number = jnp.cumsum(present, dtype=jnp.int32).astype(x.dtype)
-    smallest, largest = lax.cummin(choose(present, x, jnp.inf)), lax.cummax(x)
+    each = unknown, present.astype(jnp.int32), choose(present, x, jnp.inf), x
+    lost, number, smallest, largest = _running(join, each, x.size.bit_length())
     some = number > 0
-    size = Extent(number, choose(some, smallest, 0.0), choose(some, largest, 0.0))
+    return lost, Extent(number.astype(x.dtype), choose(some, smallest, 0.0), choose(some, largest, 0.0))
+
+
+def _root(blocks: Blocks, size: Extent, k: Array, lam: Array) -> TwoFloat:
+    """Returns a root of the equation of every prefix, of the given extents."""
 
     def sums(gamma: TwoFloat) -> tuple[Array, Array, Array]:
         ranks = _ranked(blocks, gamma, lam)
         count, partial = _partial(blocks, ranks, gamma, lam)
-        full = lax.iota(jnp.int32, x.size) + 1 - ranks.not_full.sum(axis=0, dtype=jnp.int32)
-        return full, choose(jnp.isnan(gamma.hi), jnp.nan, partial), count.astype(x.dtype)
+        full = lax.iota(jnp.int32, k.size) + 1 - ranks.not_full.sum(axis=0, dtype=jnp.int32)
+        return full, choose(jnp.isnan(gamma.hi), jnp.nan, partial), count.astype(k.dtype)
 
-    k = jnp.minimum(k, number)
+    k = jnp.minimum(k, size.available)
     start = 0.5 * size.smallest + 0.5 * size.largest - 0.5 * lam
     falls = 4.0 / (size.largest - size.smallest + lam)
     return search(sums, k, lam, _EQUATION, size, start, falls)[0]
 
 
-@functools.partial(_roots.defjvp, symbolic_zeros=True)
-def _roots_jvp(primals, tangents):
+@jax.custom_jvp
+def _with_derivatives(x: Array, k: Array, lam: Array, gamma: TwoFloat, blocks: Blocks, ranks: _Ranks) -> TwoFloat:
+    """Returns the roots ``gamma`` with their derivatives; ``x`` has no NaN and no ``+inf``."""
+    return gamma
+
+
+@functools.partial(_with_derivatives.defjvp, symbolic_zeros=True)
+def _with_derivatives_jvp(primals, tangents):
     """Applies the implicit function theorem, as ``_threshold_jvp`` in ``scalar/threshold.py`` does."""
-    x, _, lam, blocks = primals
-    x_dot, k_dot, lam_dot, _ = tangents
-    gamma = _roots(*primals)
-    ranks = _ranked(blocks, gamma, lam)
+    x, _, lam, _, blocks, ranks = primals
+    x_dot, k_dot, lam_dot, *_ = tangents
+    gamma = _with_derivatives(*primals)
     number, partial = _partial(blocks, ranks, gamma, lam)
     moved = jnp.zeros_like(gamma.hi)
     if not isinstance(x_dot, SymbolicZero):
         moving = jnp.take_along_axis(x_dot[None], blocks.order, axis=1, mode="promise_in_bounds")
-        sums = jax.vmap(functools.partial(_running, jnp.add))(moving, _sizes(x.size))
+        running = functools.partial(_running, jnp.add, steps=x.size.bit_length())
+        sums = jax.vmap(running)(moving, _powers(x.size))
         low, high = _between(sums, ranks)
         moved = moved + (high - low).sum(axis=0)
     if not isinstance(lam_dot, SymbolicZero):
