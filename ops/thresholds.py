@@ -167,8 +167,8 @@ def prefix_topk_threshold(
     ``prefix_topk_threshold(x, k).entry(x)`` is the mask of each entry among those up to it. Differentiable in ``x``,
     ``k`` and ``lam``. Later entries change neither a bit of a value nor a gradient. Takes O(n log(n)^2) time and
     O(n log n) memory, n the size along ``axis``; for a thousand entries or fewer, ``topk_threshold`` with all prefixes
-    as rows takes less. In float32 the error of a mask entry is about 1e-14 times n times the largest entry over ``lam``, or
-    that of rounding if that is larger.
+    as rows takes less. In float32 the error of a mask entry is about 1e-14 times n times the largest entry over
+    ``lam``, or that of rounding if that is larger.
 
     Args:
       x: real array, at least one dimension. ``-inf`` is absent; from the first NaN or ``+inf`` on, thresholds are NaN.
