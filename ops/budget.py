@@ -89,7 +89,12 @@ def _evaluate(items: Items, k: Array, total: Array, lam: Array, p: float, gamma:
     )
 
 
-def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
+def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
+    """Returns the root ``gamma`` of the equation, one per row; only ``lo`` carries its derivative.
+
+    A budget ``k`` above the total cost buys everything.
+    """
     limits = jnp.finfo(k.dtype)
     present = items.worth != -jnp.inf
     full_cost = choose(present, items.cost * items.cap, 0.0)
@@ -119,15 +124,6 @@ def _solve(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     # A row that offers nothing has no root.
     point = select((k == 0) & (found | (total == 0)), TwoFloat(high, zero), root.point)
     return select((k == total) & (k > 0) & found, TwoFloat(low, zero), point)
-
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
-    """Returns the root ``gamma`` of the equation, one per row; only ``lo`` carries its derivative.
-
-    A budget ``k`` above the total cost buys everything.
-    """
-    return _solve(items, k, lam, p)
 
 
 @price.defjvp

@@ -50,19 +50,9 @@ class Potentials(NamedTuple):
     v: TwoFloat
 
 
-def _sum(axis: int | tuple[int, int], value: Array) -> Array:
-    return jnp.sum(value, axis=axis, keepdims=True)
-
-
-_row_sums, _column_sums, _total = (functools.partial(_sum, axis) for axis in (2, 1, (1, 2)))
-
-
-def _largest(value: Array) -> Array:
-    return jnp.max(value, axis=(1, 2), keepdims=True)
-
-
-def _transposed(value: Array) -> Array:
-    return jnp.swapaxes(value, 1, 2)
+_row_sums, _column_sums, _total = (functools.partial(jnp.sum, axis=axis, keepdims=True) for axis in (2, 1, (1, 2)))
+_largest = functools.partial(jnp.max, axis=(1, 2), keepdims=True)
+_transposed = jnp.matrix_transpose
 
 
 def _reduced_scores(x: Array, at: Potentials) -> Array:

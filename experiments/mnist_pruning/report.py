@@ -74,7 +74,7 @@ rate where there is such a run. *Hardened* keeps the largest weights only, as ma
 or how many seeds get there.
 """
 _ON_BEST = """\
-A cosine learning rate, at the best on validation of the settings below. The error is that of the largest weights
+A cosine learning rate, at {settings}. The error is that of the largest weights
 alone, as many as the density allows; of the dense network, of all. *Lost*: seeds that err in more than half of the
 images, and twice as often as the median. *Minus* is paired by seed.
 """
@@ -131,8 +131,8 @@ def columns(run: Run) -> dict[str, Any]:
         "look": _look(fields),
         "as_in_paper": _is_as_in_paper(fields),
         "annealed": (fields["method"], fields["lam.schedule"]) == ("relaxed", "geometric"),
-        # As the suite names runs: those in the paper's setting, some with a learning rate chosen for the method, and
-        # others.
+        # By the name that the suite gave it: `best/...` and `why/...` are parts of their own, all else is in the
+        # paper's setting, where `-tuned-` marks a learning rate that was chosen.
         "tuned": "-tuned-" in run.name,
         "part": next((part for part in ("best", "why") if part in run.name.split("/")), ""),
         "task": _task(fields),
@@ -226,12 +226,14 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     lines += _ON_PAPERS_SETTING.split("\n") if tests else []
     for key, section in sweeps.items():
         lines += markdown.section(f"Validation, {_title(key, section)}", _tried(section, chosen))
-    at_best, best_of = sections_at_best(runs), "every method at its best"
+    at_best, tried = sections_at_best(runs), _at_best(runs, "validation")
+    methods = "every method at its best" if len(tried) else "methods at given settings"
     for (task, _, _), section in at_best.items():
-        lines += markdown.section(f"Test, {task}: {best_of}, {_asked(section)} kept", best_rows(section, runs))
-    lines += _ON_BEST.split("\n") if at_best else []
-    for _, section in _at_best(runs, "validation").groupby(["task", "budget", "density"], sort=False):
-        lines += markdown.section(f"Validation, {best_of}, {_asked(section)} kept", _tried(section, chosen))
+        lines += markdown.section(f"Test, {task}: {methods}, {_asked(section)} kept", best_rows(section, runs))
+    settings = "the best on validation of the settings below" if len(tried) else "given settings"
+    lines += _ON_BEST.format(settings=settings).split("\n") if at_best else []
+    for _, section in tried.groupby(["task", "budget", "density"], sort=False):
+        lines += markdown.section(f"Validation, {methods}, {_asked(section)} kept", _tried(section, chosen))
     why = runs[(runs["part"] == "why") & (runs["split"] == "test")]
     if len(why):
         title = f"Test, why the paper's lam fails: lam = 1e-4 under what is open, {_lengths(why)} epochs"

@@ -154,9 +154,7 @@ def in_full(runs: pd.DataFrame) -> pd.DataFrame:
 
 def steps_to_reach(run: Run) -> str:
     """Writes the mean over seeds of the first row with an accuracy of 90 %, and how many never have one."""
-    reached = first_where(history(run, "test_accuracy", "step") >= GOOD)
-    never = reached.isna().sum()
-    return "never" if never == len(reached) else f"{reached.mean():.0f}{f' ({never})' if never else ''}"
+    return markdown.reached(first_where(history(run, "test_accuracy", "step") >= GOOD))
 
 
 def first_and_last(run: Run, metric: str) -> str:

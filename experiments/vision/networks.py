@@ -56,7 +56,7 @@ class Network(NamedTuple):
       logits: takes the parameters, and images as `augment` or `prepare` returns them.
       augment: takes a key and the images of a training batch; None: images stay as they are.
       prepare: takes images to evaluate on.
-      flops: operations of a training step per example; None: the trainer counts them.
+      flops: operations of a training step per example; None: unknown, and no row has a share of the peak.
       pretrained: parameters to start from, a part of the tree; None: there are none.
       pruned: the layers whose kernels may be pruned; each is named by its keys in the parameters, joined by dots.
       train_logits: as `logits`, in training; None: they are the same.

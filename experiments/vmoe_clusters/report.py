@@ -107,12 +107,6 @@ def _excesses(runs: pd.DataFrame) -> list[str]:
 
 def full_rows(runs: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows of runs of one noise and length, with everything that was measured."""
-
-    def steps(run: Run) -> str:
-        reached = steps_to_reach(run)
-        never = reached.isna().sum()
-        return "never" if never == len(reached) else f"{reached.mean():.0f}{f' ({never})' if never else ''}"
-
     over_hard = _minus(runs, "hard")
     cells = {
         "loss, %": "test_loss",
@@ -120,7 +114,7 @@ def full_rows(runs: pd.DataFrame) -> pd.DataFrame:
         "minus hard": markdown.cells(over_hard, signed=True),
         "detectable": markdown.detectable_cells(over_hard),
         "recovered, %": "test_recovery",
-        "steps to 90 %": runs["run"].map(steps),
+        "steps to 90 %": [markdown.reached(steps_to_reach(run)) for run in runs["run"]],
         "tokens of an expert": "test_router/support",
     }
     return markdown.rows(runs, routers.router_cells(PRESENTATION, runs) | cells)

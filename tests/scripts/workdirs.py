@@ -182,3 +182,8 @@ def write_bench(results: Path, benchmark: str, platform: str, **record: Any) -> 
     environment = {"devices": devices, "machine": {"cpu": "Z80", "cores": 2}}
     (results / "bench").mkdir(exist_ok=True)
     write_json(results / "bench" / f"{platform}.json", {benchmark: {"environment": environment, **record}})
+
+
+def answers(finding):
+    """The two answers: at the paper's settings, and tuned."""
+    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))

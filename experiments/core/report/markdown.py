@@ -39,6 +39,12 @@ def value(runs: pd.DataFrame, metric: Metric) -> "pd.Series[str]":
     return cells(final(runs, metric))
 
 
+def reached(first: "pd.Series[float]") -> str:
+    """Returns the mean over seeds of the first step, or epoch, with something, and how many seeds never have it."""
+    never = first.isna().sum()
+    return "never" if never == len(first) else f"{first.mean():.0f}{f' ({never})' if never else ''}"
+
+
 def minus_reference(runs: pd.DataFrame, references: Mapping[str, Run | None], metric: Metric) -> "pd.Series[str]":
     """Returns a column with a metric minus that of each run's reference, paired by seed: `+0.20 ± 0.05`."""
     return cells(minus(runs, references, metric), signed=True)
@@ -93,6 +99,8 @@ def rows(runs: pd.DataFrame, columns: Mapping[str, Any], chosen: Collection[str]
 
 def table(rows: pd.DataFrame, *, text: int = 2) -> list[str]:
     """Returns the lines of a table; a column that never varies becomes a sentence below it, unless it is the first.
+
+    Of a column without values, all empty or `-`, nothing is said.
 
     Args:
       rows: cells by column. Without rows there are no lines.

@@ -19,8 +19,8 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choic
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
     diverged counts 100. The earlier of two equals wins. Runs with an outdated config are ignored.
 
-    Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. It
-    competes with them if nothing but its setting is another.
+    Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. That
+    winner competes, too, if it differs from them in its setting alone.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:

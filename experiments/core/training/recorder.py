@@ -160,6 +160,7 @@ class Recorder:
         program, plan, progress = self._program, self._program.plan, step / self._program.plan.total_steps
         evaluated = self._evaluate(state.params, progress)
         measured = {f"train_{name}": values for name, values in since_row.means().items()}
+        # Experiments return other errors under their full names.
         measured |= {
             f"{program.data.prefix}_error" if name == "error" else name: each for name, each in evaluated.items()
         }

@@ -228,7 +228,7 @@ class Program:
     def trace(self) -> Traced:
         """The train step: `train(state, seeds, examples, chunk, first_step, arguments) -> state, metrics`.
 
-        It takes the old state's memory.
+        It donates the state: its buffers hold the result.
         """
         accumulate, clip_norm = self.config.get("accumulate", 1), self.config.optimizer.get("clip_norm", 0.0)
 

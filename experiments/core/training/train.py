@@ -53,7 +53,7 @@ def validate(config: ml_collections.ConfigDict, num_devices: int | None = None) 
 
 
 def check_fields(recipe: Recipe, config: ml_collections.ConfigDict, num_devices: int | None = None) -> None:
-    """Checks all fields for a number of devices of any kind (`UsageError`); None: as many as JAX sees.
+    """Checks all fields for `num_devices` devices, whatever their type (`UsageError`); None: as many as JAX sees.
 
     For another number than JAX sees, `config` must name all sizes of its mesh: see `mesh.of_devices`.
     """
@@ -94,7 +94,10 @@ def run(recipe: Recipe, config: ml_collections.ConfigDict, path: Any, command: S
 
 
 def start(recipe: Recipe, config: ml_collections.ConfigDict, workdir: Workdir, command: Sequence[str]) -> str | None:
-    """Starts a validated, unfinished run on a machine that is prepared; returns what asked it to stop, as SIGTERM."""
+    """Trains a checked, unfinished run on a prepared machine, to its end or until a signal, whose name it returns.
+
+    The entry of suites, which check and prepare all runs first; that of a single run is `run`.
+    """
     for option, value in _RANDOM.items():
         jax.config.update(option, value)
     use_compilation_cache()

@@ -117,7 +117,7 @@ def why() -> list[SuiteRun]:
 
 
 def quick() -> list[SuiteRun]:
-    """Returns the main methods with all layers pruned, without a sweep."""
+    """Returns the main methods at given settings: in the paper's setting with all layers pruned, and `best.quick`."""
     base = {"seeds": (0, 1, 2), "epochs": QUICK_EPOCHS, "checkpoint_every": QUICK_EPOCHS, "prune_layers": (1, 2, 3)}
     runs = at_given_settings()
     return [SuiteRun(f"final-{_layers((1, 2, 3))}-{name}", base | runs[name]) for name in QUICK] + best.quick()

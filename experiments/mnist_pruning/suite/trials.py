@@ -162,8 +162,9 @@ SEARCHED = {
     "movement": _until("movement"),
 }
 # Every method at its best: each has two settings to choose from, the relaxed operator two for each exponent, at three
-# learning rates. Methods that hardly train at 1 have lower rates. Top-KAST trains at none of them, and neither does a
-# constant density: with 2 % of the network the first matrix is empty.
+# learning rates. Those of `SEARCHED` are for LeNet, the transformer and `quick` alone. Methods that hardly train at 1
+# have lower rates. Top-KAST trains at none of them, and neither does a constant density: with 2 % of the network the
+# first matrix is empty.
 AT_BEST = {
     "dense": Trial({"method": "dense"}, {"dense": {}}, rates=(0.03, 0.05, 0.1, 0.2, 0.3, 1.0)),
     "hard": Trial(fields_of("hard"), _ENDS, LOWER_RATES),

@@ -10,7 +10,7 @@ from experiments.cifar100_vit import report
 from experiments.cifar100_vit.report import PRESENTATION
 from experiments.core.report import making
 from experiments.core.report.style import STYLE
-from tests.scripts.workdirs import write_fine_tuning
+from tests.scripts.workdirs import answers, write_fine_tuning
 
 KS = range(1, 11)
 PAPERS = {"loss__p": 4 / 3, "loss__target": "one_hot", "split": "test"}
@@ -63,11 +63,6 @@ def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
     # The band of 1, 2, 3: 2 -+ 4.302653 / sqrt(3).
     band = paired.collections[1].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == pytest.approx((2 - 2.484138, 2 + 2.484138), rel=1e-5)
-
-
-def answers(finding):
-    """The two answers: at the paper's settings, and tuned."""
-    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
 @pytest.mark.parametrize(("top3", "expected"), [(70.0, "holds"), (50.0, "does not hold")])

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.mnist_pruning import report
 from experiments.mnist_pruning.report import PRESENTATION, sections
-from tests.scripts.workdirs import write_workdir
+from tests.scripts.workdirs import answers, write_workdir
 
 START = [90.0, 90.0, 90.0]
 GOOD, BAD = [5.0, 6.0, 5.5], [30.0, 20.0, 25.0]
@@ -61,11 +61,6 @@ def pruned(results, *, papers, annealed, ot=GOOD):
         write_workdir(directory / name, [START, annealed, annealed], p=4 / 3, **ANNEALED, **fields)
     write_workdir(directory / "final-ot", [START, ot, ot], method="ot_straight_through")
     return results
-
-
-def answers(finding):
-    """The two answers: at the paper's settings, and tuned."""
-    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
 def test_lost_seeds_are_no_success(tmp_path):

@@ -8,15 +8,10 @@ import pytest
 
 from experiments.core.report.style import STYLE
 from experiments.vmoe import report
-from tests.scripts.workdirs import write_vmoe
+from tests.scripts.workdirs import answers, write_vmoe
 
 HARD = [[1.0, 1.0, 1.0], [20.0, 22.0, 24.0]]
 RELAXED = [[1.0, 1.0, 1.0], [21.0, 24.0, 27.0]]
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    report.load.cache_clear()
 
 
 def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_path):
@@ -59,6 +54,6 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
         rows = [[1.0] * 3, [level + seed + (seed % 2) / 10 for seed in range(3)]]
         write_vmoe(tmp_path / "vmoe" / name, rows, f"{variant}router={name}", steps=100, router__dykstra=dykstra)
     finding = report.precision(tmp_path)
-    assert tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned)) == expected
+    assert answers(finding) == expected
     verdict = finding.tuned or finding.as_stated
     assert float(re.search(r"precision (\S+) ", verdict.told)[1]) == abs(relaxed - 22.0)

@@ -8,11 +8,6 @@ from experiments.vmoe_clusters import report
 from tests.scripts.workdirs import write_clusters
 
 
-@pytest.fixture(autouse=True)
-def _fresh():
-    report.load.cache_clear()
-
-
 def test_the_figure_is_of_the_numbers(tmp_path):
     write_clusters(tmp_path / "a", "best", [1.0, 2.0, 3.0], [[100.0] * 3] * 3)
     write_clusters(tmp_path / "b", "hard", [5.0, 6.0, 10.0], [[10.0] * 3, [50.0, 72.0, 50.0], [72.0, 75.0, 71.9]])

@@ -6,14 +6,9 @@ from experiments.core.report import making
 from scripts.report import __main__ as report
 from scripts.report import benchmarks, claims, operators
 from scripts.report.claims import CLAIMS
-from tests.scripts.workdirs import write_bench
+from tests.scripts.workdirs import answers, write_bench
 
 COMPUTED = [claim for claim in CLAIMS if claim.find.__module__ == operators.__name__]
-
-
-def answers(finding):
-    """The two answers: at the paper's settings, and tuned."""
-    return tuple(verdict and verdict.answer for verdict in (finding.as_stated, finding.tuned))
 
 
 @pytest.mark.parametrize(

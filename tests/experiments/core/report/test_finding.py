@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.core.record.summary import interval
-from experiments.core.report.finding import of_fact, of_level, of_sign, sign
+from experiments.core.report.finding import of_level, of_sign, sign
 
 NARROW, WIDE = [1.4, 1.5, 1.6], [0.0, 1.5, 3.0]  # intervals 1.5 +- 0.25 and 1.5 +- 3.7
 
@@ -29,7 +29,3 @@ def test_a_whole_interval_is_on_a_side(values, expected):
 )
 def test_level_is_an_interval_within_a_margin(values, margin, expected):
     assert of_level(interval(values), margin) == expected
-
-
-def test_a_fact_is_so_or_not():
-    assert (of_fact(True), of_fact(False)) == ("holds", "does not hold")
