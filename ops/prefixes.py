@@ -188,7 +188,7 @@ def prefix_thresholds(x: Array, k: Array, lam: Array) -> TwoFloat:
 
 
 def _extents(unknown: Array, x: Array) -> tuple[Array, Extent]:
-    """Returns which prefixes have an unknown entry, and the extent of each."""
+    """Returns which prefixes have an ``unknown`` entry, a NaN or ``+inf``, and the extent of each."""
 
     def join(a: tuple[Array, ...], b: tuple[Array, ...]) -> tuple[Array, ...]:
         return a[0] | b[0], a[1] + b[1], jnp.minimum(a[2], b[2]), jnp.maximum(a[3], b[3])

@@ -40,7 +40,7 @@ def value(runs: pd.DataFrame, metric: Metric) -> "pd.Series[str]":
 
 
 def reached(first: "pd.Series[float]") -> str:
-    """Returns the mean over seeds of the first step, or epoch, with something, and how many seeds never have it."""
+    """Returns the mean over seeds of the step at which something is `first` reached, and how many never reach it."""
     never = first.isna().sum()
     return "never" if never == len(first) else f"{first.mean():.0f}{f' ({never})' if never else ''}"
 
@@ -100,7 +100,7 @@ def rows(runs: pd.DataFrame, columns: Mapping[str, Any], chosen: Collection[str]
 def table(rows: pd.DataFrame, *, text: int = 2) -> list[str]:
     """Returns the lines of a table; a column that never varies becomes a sentence below it, unless it is the first.
 
-    Of a column without values, all empty or `-`, nothing is said.
+    A column without values, all empty or `-`, is left out without a sentence.
 
     Args:
       rows: cells by column. Without rows there are no lines.
