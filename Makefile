@@ -127,7 +127,7 @@ cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(P
 
 vmoe: PRESET ?= full
 vmoe: $(DATA) $(if $(filter tokens longer seeds,$(PRESET)),$(PRETRAINED))  ## Train V-MoE S/32 with each router: needs ImageNet, not trained yet; PRESET=tokens (95 minutes on 2 cores), longer (4 hours of one), small (an hour), cifar100 (a GPU; not yet).
-	@$(RUN) experiments.vmoe.suite --preset=$(PRESET) --out=$(RUNS)/vmoe_$(PRESET:longer=tokens)
+	@$(RUN) experiments.vmoe.suite --preset=$(PRESET) --out=$(RUNS)/vmoe_$(patsubst seeds,tokens,$(PRESET:longer=tokens))
 
 vmoe-batches: $(DATA) $(PRETRAINED)  ## Test three routers in batches of 1 to 1,024 images, and token by token (40 minutes of a processor).
 	@$(RUN) experiments.vmoe.suite --preset=tokens --only='(hard-logits|relaxed-logits|token_choice)(-l|$$)' --out=$(RUNS)/vmoe_tokens
