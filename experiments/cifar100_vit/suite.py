@@ -149,7 +149,7 @@ OTHER_SETTINGS = (
 # As many settings for cross-entropy as for losses with lam.
 LAST_BLOCK = Setting(
     "",
-    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth"),
+    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature"),
     rates=RATES_ON_FEATURES[:11],
     decays=FEW_IMAGES_DECAYS,
     lams=(0.1, 0.3, 3.0, 10.0),
