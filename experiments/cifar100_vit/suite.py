@@ -100,6 +100,8 @@ FORMS = {
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
+# A loss that at lam = 1 is another one, at whose best rate it tries lam.
+IS_AT_1 = {"xent-temperature": "xent"}
 # Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
 ON_TRANSFORMER = ("xent-temperature", "topk-p2", "topk-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "top1-p4_3")
 RATES_OF_TRANSFORMER = (0.001, 0.003, 0.01, 0.02, 0.04)
@@ -149,7 +151,7 @@ OTHER_SETTINGS = (
 # As many settings for cross-entropy as for losses with lam.
 LAST_BLOCK = Setting(
     "",
-    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth"),
+    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature"),
     rates=RATES_ON_FEATURES[:11],
     decays=FEW_IMAGES_DECAYS,
     lams=(0.1, 0.3, 3.0, 10.0),
@@ -231,7 +233,8 @@ def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
     """Yields every loss at the rate that the config has for it."""
     for name in setting.losses:
         form = FORMS[name]
-        yield SuiteRun(f"{PAPER}{name}", _final(setting, form), variant=f"{setting.variant},loss={form.loss}")
+        if name not in IS_AT_1:
+            yield SuiteRun(f"{PAPER}{name}", _final(setting, form), variant=f"{setting.variant},loss={form.loss}")
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
@@ -242,8 +245,8 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
         validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
         base, sweep = validation | dict(setting.fields) | form.config_fields, f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"
-        at_best_rate = f"{best}, rate"
-        for label, tried in _rates_and_lams(setting.rates, form.temperatures):
+        at_best_rate = f"{setting.prefix}{IS_AT_1.get(name, name)}, rate"
+        for label, tried in () if name in IS_AT_1 else _rates_and_lams(setting.rates, form.temperatures):
             yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
         field, values = setting.tried_at_best_rate(form)
         for value in values:
