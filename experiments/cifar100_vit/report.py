@@ -81,7 +81,7 @@ def _look(fields: Fields) -> Look:
     """Returns colour and dashes: colour by p, dashed for the paper's target, dotted for top-1, where targets agree."""
     p, k = fields["loss.p"], fields["loss.k"]
     if fields["loss.name"] in CROSS_ENTROPIES:
-        return BLUE, "-"
+        return BLUE, "-" if fields["loss.name"] == "xent" else "--"
     if fields["loss.name"] == "topk_mixture":
         return PURPLE, "-" if p == 2.0 else "--"
     colour = RED if p == 2.0 else GREEN if abs(p - 4 / 3) < 1e-9 else ORANGE
@@ -292,8 +292,8 @@ def figure6(runs: pd.DataFrame) -> Figure:
 def by_rate(runs: pd.DataFrame) -> Figure:
     """Draws the accuracy on validation against the learning rate, a curve for each loss.
 
-    A loss that was tried with several lam is shown at that with the most rates, the best of those. The axis ends a
-    little below the least accuracy of cross-entropy.
+    A loss that was tried with several lam is shown at that with the most rates, the best of those; one that was tried
+    at one rate alone is left out. The axis ends a little below the least accuracy of cross-entropy.
     """
     runs = runs.assign(mean=_mean_accuracy(runs).mean(axis=1).fillna(0.0))
     figure = Figure(layout="constrained")
@@ -303,6 +303,8 @@ def by_rate(runs: pd.DataFrame) -> Figure:
             by_lam = members.groupby("lam", sort=False)["mean"].agg(["size", "max"])
             lam = max(by_lam.index, key=lambda one: tuple(by_lam.loc[one]))
             shown = members[members["lam"] == lam]
+            if shown["rate"].nunique() == 1:
+                continue
             named = label if len(by_lam) == 1 else f"{label}, lam = {markdown.number(lam)}"
             colour, dashes = shown["look"].iloc[0]
             means = final(shown, f"valid_accuracy/{k}").mean(axis=1)

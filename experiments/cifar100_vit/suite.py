@@ -18,7 +18,7 @@ On features the learning rate is chosen on validation, then at that rate the wei
 losses of this framework, cross-entropy with a temperature among them, and a head that starts from zeros, only rate /
 lam matters (`tests/experiments/cifar100_vit/test_theory.py`). The temperature of the smooth SVM and of the sorted
 cross-entropy does matter, and is chosen with the rate. lam matters too where a block is trained with the head: there it
-is chosen in place of the weight decay, from as many values.
+is chosen in place of the weight decay, from as many values, and so is the temperature of cross-entropy, at its rate.
 """
 
 import dataclasses
