@@ -135,3 +135,16 @@ def test_a_grid_of_rates_and_strengths_is_a_map_and_the_temperature_the_referenc
     column = report.test_rows(own)["top-3 minus cross-entropy"]
     assert list(column) == ["-", "+3.00 ± 0.00"]
     assert "all of a DINOv2 ViT-S/14" in "\n".join(report.tables(runs, frozenset()))
+
+
+def test_a_loss_tried_at_one_rate_has_no_curve_of_rates_and_does_not_set_their_axis(tmp_path):
+    tried = {"xent": (0.01, 0.1, 1.0), "xent_temperature": (0.1,)}
+    for loss, rates in tried.items():
+        for rate in rates:
+            fields = {"optimizer__learning_rate": rate, "loss__name": loss, "split": "validation"}
+            accuracies = {k: [90.0 if len(rates) == 1 else 50.0 + rate] for k in KS}
+            write_fine_tuning(tmp_path / "sweep" / f"{loss}-{rate}", accuracies, **fields)
+    top_1, _ = report.figures(PRESENTATION.load(tmp_path)[0])["accuracy-by-rate"].axes
+    (line,) = top_1.get_lines()
+    np.testing.assert_allclose(line.get_xydata(), [(0.01, 50.01), (0.1, 50.1), (1.0, 51.0)])
+    assert top_1.get_ylim()[0] == pytest.approx(48.01)
