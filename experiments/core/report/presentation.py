@@ -143,18 +143,18 @@ class Presentation:
     def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
         """Returns by the name of each run the one of `method` to compare it with; None without another such run.
 
-        The method is the baseline by default. Both runs have the same circumstances. Among several the nearest wins
-        (`distance`), then one with the same optimizer, then the first.
+        The method is the baseline by default. Both runs have the same circumstances. Among several one with a seed in
+        common wins, then the nearest (`distance`), then one with the same optimizer, then the first.
         """
         keys = {run.name: _circumstances(self, run) for run in runs}
         candidates = [run for run in runs if run.fields.get(self.kinds.field) == (method or self.baseline)]
         groups = grouped(candidates, lambda run: keys[run.name])
 
         def reference(run: Run) -> Run | None:
-            def rank(other: Run) -> tuple[Any, bool]:
-                return self.distance(run.fields, other.fields), other.config.get("optimizer") != run.config.get(
-                    "optimizer"
-                )
+            def rank(other: Run) -> tuple[Any, ...]:
+                unpaired = set(run.summary["seeds"]).isdisjoint(other.summary["seeds"])
+                tuned_otherwise = other.config.get("optimizer") != run.config.get("optimizer")
+                return unpaired, self.distance(run.fields, other.fields), tuned_otherwise
 
             best = min(groups.get(keys[run.name], []), key=rank, default=None)
             return None if best is run else best
