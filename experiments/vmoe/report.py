@@ -225,8 +225,7 @@ def figure7(runs: pd.DataFrame) -> Figure:
                 half = over[name]["interval95"]
                 axes.errorbar(over[name]["mean"], place, xerr=half, color=colour, marker="o", capsize=3)
         axes.axvline(0.0, color=GREY, linewidth=0.8)
-        labels = zip(PRESENTATION.labels(group["run"]), map(further, group["run"]), strict=True)
-        axes.set_yticks(range(len(group)), [", ".join(filter(None, parts)) for parts in labels])
+        axes.set_yticks(range(len(group)), router_cells(PRESENTATION, group)["router"])
         axes.set_ylim(len(group) - 0.5, -0.5)
         itself = axes.secondary_yaxis("right")
         itself.set_yticks(range(len(group)), markdown.value(group, _METRIC) + " %")

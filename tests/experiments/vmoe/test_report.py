@@ -57,3 +57,17 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     assert answers(finding) == expected
     verdict = finding.tuned or finding.as_stated
     assert float(re.search(r"precision (\S+) ", verdict.told)[1]) == abs(relaxed - 22.0)
+
+
+def test_further_seeds_are_compared_with_the_hard_router_of_theirs_and_count_together(tmp_path):
+    report.load.cache_clear()
+    for first, (hard, relaxed) in {0: (20.0, 21.0), 10: (30.0, 28.0)}.items():
+        for name, level in (("hard", hard), ("relaxed", relaxed)):
+            fields = {"router__dykstra": 10 if name == "relaxed" else 0, "seeds": (first, first + 1), "steps": 100}
+            fields["eval_batch_size"] = 100 + first  # or the runs would be one
+            rows = [[1.0] * 2, [level, level + 5]]
+            write_vmoe(tmp_path / "vmoe" / f"{name}-{first}", rows, f"small,router={name}", **fields)
+    rows = report.test_rows(report.final_runs(report.load(tmp_path / "vmoe")))
+    assert [router.partition(", seeds ")[2] for router in rows["router"]] == ["", "10 to 11"] * 2
+    assert list(rows["minus hard"]) == ["-", "-", "+1.00 ± 0.00", "-2.00 ± 0.00"]
+    assert "4 seeds: precision 0.50 ± " in report.precision(tmp_path).tuned.told  # of 1, 1, -2 and -2
