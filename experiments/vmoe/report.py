@@ -99,8 +99,8 @@ def distance(fields: Fields, of_hard: Fields) -> tuple[bool, bool]:
 
 def further(run: Run) -> str:
     """Names the seeds of a run on test that trains with others than the first."""
-    first, *_, last = seeds if len(seeds := run.config["seeds"]) > 1 else 2 * seeds
-    return f"seeds {first} to {last}" if run.config["split"] == "test" and first > 0 else ""
+    seeds = run.config["seeds"]
+    return f"seeds {seeds[0]} to {seeds[-1]}" if run.config["split"] == "test" and seeds[0] > 0 else ""
 
 
 def order(run: Run) -> tuple[Any, ...]:
