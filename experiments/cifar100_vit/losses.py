@@ -19,7 +19,8 @@ temperature if there is one:
 first form of `topk` has no lower bound for `k > 1`: the sums of mask and target differ, so lowering all logits alike
 lowers the loss. The second form is a Fenchel-Young loss. See `ops.topk_fenchel_young_loss`.
 
-To add one: an entry of LOSSES here, its name and look in `report.py`, and where it is tried in `suite.py`.
+To add one: an entry of LOSSES here; `report.py` may give it another name and a look, and `suite.py` says where it is
+tried.
 """
 
 from collections.abc import Callable, Sequence

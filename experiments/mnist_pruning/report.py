@@ -34,7 +34,8 @@ from experiments.core.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURP
 from experiments.mnist_pruning.methods import KINDS, METHODS
 
 BUDGETS = {"network": "the whole network", "matrix": "each matrix", "row": "each unit"}
-# The name of each method, and the look of its curve; the paper's methods have solid lines.
+# The name of each method, and the look of its curve; the paper's methods have solid lines. One that is not here has its
+# name in the config, and a black line.
 LOOKS: dict[str, tuple[str, Look]] = {
     "dense": ("dense", (GREY, "-")),
     "hard": ("hard top-k", (BLUE, "-")),
@@ -85,9 +86,14 @@ _MARKERS = "osD^v"
 # Names and groups of runs --------------------------------------------------------------------------------------------
 
 
+def _shown(method: str) -> tuple[str, Look]:
+    """Returns the name and the look of a method in the config."""
+    return LOOKS.get(method, (method.replace("_", " "), (BLACK, "-")))
+
+
 def method_of(fields: Fields) -> str:
     """Names the method of a config; the relaxed top-k has a name for each course of lam."""
-    name = LOOKS[fields["method"]][0]
+    name, _ = _shown(fields["method"])
     if fields["method"] == "mask_straight_through":
         return f"hard, {fields['mask.name']} gradient"
     if fields["method"] != "relaxed":
@@ -106,7 +112,7 @@ def _is_as_in_paper(fields: Fields) -> bool:
 def _look(fields: Fields) -> Look:
     """Returns the colour and dashes of a run's curve."""
     if fields["method"] != "relaxed":
-        return LOOKS[fields["method"]][1]
+        return _shown(fields["method"])[1]
     if fields["lam.schedule"] == "constant":
         return (RED if fields["p"] == 2 else GREEN), "-" if _is_as_in_paper(fields) else ":"
     return _ANNEALED.get(fields["p"], BLUE), "--"

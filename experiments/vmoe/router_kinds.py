@@ -1,6 +1,6 @@
 """The routers of the experiment, by their names in `config.router.name`.
 
-To add one: a class in `routers/`, an entry of ROUTERS, and its name in `report.py`.
+To add one: a class in `routers/`, and an entry of ROUTERS; `report.py` may give it another name and a look.
 """
 
 import dataclasses

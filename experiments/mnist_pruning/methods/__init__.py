@@ -1,8 +1,9 @@
 """The ways to prune, by the name that `config.method` has for them.
 
-To add one: a file that makes it from a config, an entry of METHODS, and its name and look in `report.py`. Each
-follows its paper, except where its function says "Differs from the paper". jaxpruner, the JAX library of such methods,
-is on no package index and calls `jax.tree_map`, which JAX has removed; its RigL drops and grows as ours does.
+To add one: a file that makes it from a config, and an entry of METHODS; `report.py` may give it another name and a
+look. Each follows its paper, except where its function says "Differs from the paper". jaxpruner, the JAX library of
+such methods, is on no package index and calls `jax.tree_map`, which JAX has removed; its RigL drops and grows as ours
+does.
 """
 
 import ml_collections

@@ -50,6 +50,16 @@ def test_figures_have_the_means_by_epoch_and_the_same_bytes_again(tmp_path):
     np.testing.assert_allclose(axes[0].get_lines()[0].get_xdata(), [0.0, 3.0, 6.0])
 
 
+def test_a_method_without_a_look_is_shown_by_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.delitem(report.LOOKS, "hard_concrete")
+    write_workdir(tmp_path / "hard", [START, [10.0, 20.0, 15.0]], method="hard")
+    write_workdir(tmp_path / "gates", [START, [9.0, 15.0, 16.0]], method="hard_concrete")
+    runs = loaded(tmp_path)
+    assert set(runs["called"]) == {"hard top-k", "hard concrete"}
+    (legend,) = report.figures(runs)["figure5-layers123"].legends
+    assert any(text.get_text().startswith("hard concrete: ") for text in legend.get_texts())
+
+
 def pruned(results, *, papers, annealed, ot=GOOD):
     """Results in which hard top-k errs by 12 to 14 %, at the paper's rate and tuned."""
     directory, hard = results / "mnist_pruning", [START, [20.0, 21.0, 19.0], [12.0, 14.0, 13.0]]
