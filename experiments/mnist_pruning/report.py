@@ -55,10 +55,18 @@ LOOKS: dict[str, tuple[str, Look]] = {
 }
 _ANNEALED = {2.0: ORANGE, 1.5: SKY, 4 / 3: PURPLE}  # the colours of the annealed operator, by p
 # The fields of the paper's Section 6.
-_AS_IN_PAPER = {"method": "relaxed", "lam.schedule": "constant", "lam.start": 1e-4, "lam_times_size": False}
-_AS_IN_PAPER |= {"debias": False, "form": "operator", "hard_after": 1.0, "density_schedule.name": "constant"}
+_AS_IN_PAPER = {
+    "method": "relaxed",
+    "form": "operator",
+    "lam.schedule": "constant",
+    "lam.start": 1e-4,
+    "lam_times_size": False,
+    "debias": False,
+    "hard_after": 1.0,
+    "density_schedule.name": "constant",
+}
 _PAPERS = 0.1  # the share of each matrix that the paper keeps
-_ALL_LAYERS, _SLIDES = (("mnist", _PAPERS, -len(layers), layers) for layers in ((1, 2, 3), (2, 3)))  # of `sections`
+_ALL_LAYERS, _SLIDES = ("mnist", _PAPERS, -3, (1, 2, 3)), ("mnist", _PAPERS, -2, (2, 3))  # of `sections`
 # What papers report for LeNet-300-100: the share of weights that are not 0 and the test error, in %, of one network. As
 # Molchanov, Ashukha and Vetrov (2017, "Variational Dropout Sparsifies Deep Neural Networks") compare them.
 LENET = "mnist-300-100"

@@ -21,7 +21,12 @@ SHORT, LONG = (128, 1000, 100), (1, 1_000_000, 100_000)
 # Sort and pool the entries, which takes XLA minutes to compile for a TPU at a million.
 _SHORT_ALONE = frozenset(
     (
-        *("owl_norm", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression"),
+        "owl_norm",
+        "project_permutahedron",
+        "soft_sort",
+        "soft_rank",
+        "soft_quantile",
+        "isotonic_regression",
         "prefix_topk_threshold",
     )
 )

@@ -48,7 +48,12 @@ _TPU7X = Chip("TPU7x", ("tpu7x",), 1153.5e12, 96 * _GIB)
 _CHIPS = (
     Chip("H100 PCIe", ("h100 pcie",), 756e12),
     Chip("H100", ("h100",), 989e12),
-    *(_H200, _V4, _V5E, _V5P, _V6E, _TPU7X),
+    _H200,
+    _V4,
+    _V5E,
+    _V5P,
+    _V6E,
+    _TPU7X,
     Chip("B200", ("b200",), 2250e12),
     Chip("A100", ("a100",), 312e12),
     Chip("V100", ("v100",), 125e12),
