@@ -115,8 +115,8 @@ def masked_accuracy(arrays: Numbers, data: Data) -> float:
 
     @jax.jit
     def predict(maps: jax.Array) -> jax.Array:
-        found: Any = model.apply(variables, maps.astype(jnp.float32))
-        return jnp.argmax(found.logits, axis=-1)
+        output: Any = model.apply(variables, maps.astype(jnp.float32))
+        return jnp.argmax(output.logits, axis=-1)
 
     blocks = [np.asarray(predict(images[at : at + _BLOCK])) for at in range(0, len(images), _BLOCK)]
     return 100 * float((np.concatenate(blocks) == labels).mean())
@@ -149,10 +149,10 @@ def router(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arr
         return call(*args, **kwargs)
 
     with nn.intercept_methods(record):
-        found = outputs.apply(network, params, jnp.asarray(data.evaluation["image"][: config.moe.group_images]))
+        output = outputs.apply(network, params, jnp.asarray(data.evaluation["image"][: config.moe.group_images]))
     kernels = [leaf for name, leaf in sorted(flatten_dict(params, sep="/").items()) if name.endswith("/router")]
     arrays: Arrays = {}
-    for kernel, seen, (block, taken) in zip(kernels, tokens, sorted(found.assigned.items()), strict=True):
+    for kernel, seen, (block, taken) in zip(kernels, tokens, sorted(output.assigned.items()), strict=True):
         arrays |= {f"{block}/kernel": kernel, f"{block}/tokens": seen, f"{block}/taken": np.asarray(taken[0])}
     return arrays
 
@@ -245,9 +245,9 @@ def make(name: str) -> list[Path]:
 
 def require_same(kept: Kept, arrays: Numbers, data: Data, final: Any) -> None:
     """Checks what the arrays alone give, but for rounding, against the run's last row; routers against the network."""
-    found, expected = kept.measure(arrays, data), 100.0 if kept.measure is choices_alike else measured(kept, final)
-    if abs(found - expected) > 0.05:  # images on the edge between two classes, by rounding
-        raise UsageError(f"{kept.run}: its arrays give {found:.2f} %, and its run gave {expected:.2f} %")
+    actual, expected = kept.measure(arrays, data), 100.0 if kept.measure is choices_alike else measured(kept, final)
+    if abs(actual - expected) > 0.05:  # images on the edge between two classes, by rounding
+        raise UsageError(f"{kept.run}: its arrays give {actual:.2f} %, and its run gave {expected:.2f} %")
 
 
 def measured(kept: Kept, final: Any) -> float:
