@@ -81,8 +81,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     if len(forms) > 1 and forms != ["small", "pretrain"]:
         raise UsageError(f"{forms[0]} is not allowed with {forms[1]}: they are two networks")
     for form, others in FIXED.items():
-        if options[form] == "yes" and (given := [name for name in others if options[name] != OPTIONS[name]]):
-            name = given[0]
+        if options[form] == "yes" and (changed := [name for name in others if options[name] != OPTIONS[name]]):
+            name = changed[0]
             raise UsageError(f"{name}={options[name]} is not allowed with {form}, which has one {name} of its own")
     config = ml_collections.ConfigDict()
 

@@ -71,8 +71,8 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     stand_ins = [name for name in ("cifar100", "tokens", "small") if options[name] == "yes"]
     if len(stand_ins) > 1:
         raise UsageError(f"{stand_ins[0]} is not allowed with {stand_ins[1]}: each has a network of its own")
-    if stand_ins and (given := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
-        raise UsageError(f"{given[0]}={options[given[0]]} is not allowed with {stand_ins[0]}, which has its own")
+    if stand_ins and (changed := [name for name in ("data", "size") if options[name] != OPTIONS[name]]):
+        raise UsageError(f"{changed[0]}={options[changed[0]]} is not allowed with {stand_ins[0]}, which has its own")
     data, size = DATA[options["data"]], SIZES[options["size"]]
     config = ml_collections.ConfigDict()
 

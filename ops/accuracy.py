@@ -54,7 +54,7 @@ def topk_accuracy(
     axis = interface.check_axis(axis, logits.ndim, "logits")
     n = logits.shape[axis]
     allowed = f"in [1, {n}], the size along axis {axis}"
-    ks = [interface.check_whole("k", one, 1, n, allowed) for one in (k if isinstance(k, Sequence) else (k,))]
+    ks = [interface.check_whole("k", cutoff, 1, n, allowed) for cutoff in (k if isinstance(k, Sequence) else (k,))]
     labels, single = interface.check_labels(labels, logits, axis)
     hits = rowwise(
         _hits,

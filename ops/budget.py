@@ -120,10 +120,10 @@ def price(items: Items, k: Array, lam: Array, p: float) -> TwoFloat:
     root = find_root(functools.partial(_evaluate, items, k, total, lam, p), start, *ends)
     # Buying all or nothing is exact, without errors of rounding or underflow.
     zero = jnp.zeros_like(k)
-    found = root.point.hi == root.point.hi  # false for NaN, which must mark its row
+    valid = root.point.hi == root.point.hi  # false for NaN, which must mark its row
     # A row that offers nothing has no root.
-    point = select((k == 0) & (found | (total == 0)), TwoFloat(high, zero), root.point)
-    return select((k == total) & (k > 0) & found, TwoFloat(low, zero), point)
+    point = select((k == 0) & (valid | (total == 0)), TwoFloat(high, zero), root.point)
+    return select((k == total) & (k > 0) & valid, TwoFloat(low, zero), point)
 
 
 @price.defjvp
@@ -158,8 +158,8 @@ def solve_knapsack(items: Items, k: Array, lam: Array, p: float) -> Array:
     z = choose(part, power(t, dual_exponent(p)), choose(capped, items.cap, 0.0))
     # If costs or worths span more than the range of floats, the search may end away from the root. A result that
     # misses the budget is therefore refused.
-    cost, cap, wanted, found = lax.stop_gradient((items.cost, items.cap, k, z))
+    cost, cap, wanted, amount = lax.stop_gradient((items.cost, items.cap, k, z))
     wanted = jnp.minimum(wanted, row_sum(cost * cap))
     underflow = 4.0 * jnp.finfo(z.dtype).tiny * (1.0 + row_sum(cost))
-    solved = jnp.abs(row_sum(cost * found) - wanted) <= _BUDGET_TOLERANCE * wanted + underflow
+    solved = jnp.abs(row_sum(cost * amount) - wanted) <= _BUDGET_TOLERANCE * wanted + underflow
     return z + choose(solved & ~jnp.isnan(gamma.hi), 0.0, jnp.nan, z.dtype)

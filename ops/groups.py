@@ -116,8 +116,8 @@ class _Along:
     @property
     def axes(self) -> tuple[int, ...]:
         """The numbers of the axes; there are none while they are names."""
-        given = () if isinstance(self.axis, str) else self.axis
-        return given if isinstance(given, tuple) else (given,)
+        axis = () if isinstance(self.axis, str) else self.axis
+        return axis if isinstance(axis, tuple) else (axis,)
 
     def on(self, layout: str) -> Self:
         """Returns the groups with numbers in place of names, where ``layout_of`` has a letter for each axis."""
@@ -256,7 +256,7 @@ def _counts(tiles: tuple[int, ...], shape: tuple[int, ...]) -> np.ndarray:
     counts = np.ones((1,) * (2 * len(shape)))
     for axis, (size, tile) in enumerate(zip(shape, tiles, strict=True)):
         filled = np.minimum(tile, size - tile * np.arange(-(-size // tile))) if size % tile else np.array([tile])
-        counts = counts * filled.reshape([-1 if one == 2 * axis else 1 for one in range(counts.ndim)])
+        counts = counts * filled.reshape([-1 if dim == 2 * axis else 1 for dim in range(counts.ndim)])
     return counts
 
 

@@ -111,8 +111,8 @@ def check_axis(axis: int, ndim: int, name: str = "x") -> int:
 
 def check_axes(axis: Axis, ndim: int, name: str = "x") -> tuple[int, ...]:
     """Returns one axis or several as non-negative numbers in ascending order; ``None`` means all."""
-    given = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes = tuple(sorted(check_axis(one, ndim, name) for one in given))
+    indices = tuple(range(ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = tuple(sorted(check_axis(index, ndim, name) for index in indices))
     if not axes or len(set(axes)) < len(axes):
         what = f"got a scalar {name}" if axis is None else f"got {axis!r}"
         raise ValueError(f"axis must be an integer, different integers, or None for all, {what}")
@@ -151,16 +151,16 @@ def share_of(density: ArrayLike, size: int, dtype: Any) -> Array | np.ndarray:
     It is computed in float64 for a density of 64 bits, such as a Python number, else in float32, with the same result
     whether the density is known or traced.
     """
-    given = check_values("density", density, SHARE)
-    module: Any = np if known(given) else jnp
-    working: Any = np.float64 if given.dtype.itemsize == 8 else np.float32
-    density = module.asarray(given).astype(working)
+    checked = check_values("density", density, SHARE)
+    module: Any = np if known(checked) else jnp
+    working: Any = np.float64 if checked.dtype.itemsize == 8 else np.float32
+    density = module.asarray(checked).astype(working)
     share, slack = density * working(size), 4 * float(np.finfo(working).eps)
     # A product that is whole up to rounding counts as whole: in floats 0.1 * 70 is a little less than 7. Compilers may
     # fuse a product with a sum, which would round otherwise, but not with a comparison.
     nearest = module.round(share)
-    whole = module.where(density * working(size * (1 + slack)) >= nearest, nearest, module.floor(share))
-    return module.minimum(whole, size).astype(dtype)
+    count = module.where(density * working(size * (1 + slack)) >= nearest, nearest, module.floor(share))
+    return module.minimum(count, size).astype(dtype)
 
 
 class Share(NamedTuple):
@@ -225,22 +225,22 @@ def check_values(
         raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
     if not known(array):
         return array
-    given = np.asarray(array)
+    numbers = np.asarray(array)
 
     def refuse(wrong: np.ndarray, allowed: str) -> None:
         if np.any(wrong):
-            raise ValueError(f"{name} must be {allowed}, got {given[wrong].flat[0]}")
+            raise ValueError(f"{name} must be {allowed}, got {numbers[wrong].flat[0]}")
 
     high = limits.high if limits.share == np.inf else limits.share * n
-    outside = (given < limits.low) | (given > high)
+    outside = (numbers < limits.low) | (numbers > high)
     if limits.low > -np.inf or high < np.inf:
-        outside |= np.isnan(given)
+        outside |= np.isnan(numbers)
     if limits.strength:
-        outside |= (given > 0) & (given < WEAKEST)
+        outside |= (numbers > 0) & (numbers < WEAKEST)
     refuse(outside, limits.allowed.format(n=n, axis=axis))
     if limits.whole:
-        refuse(given % 1 != 0, "a whole number")
-        rounded = given.astype(dtype).astype(np.float64) != given.astype(np.float64)
+        refuse(numbers % 1 != 0, "a whole number")
+        rounded = numbers.astype(dtype).astype(np.float64) != numbers.astype(np.float64)
         refuse(rounded, f"a number that {dtype} holds exactly")
     return array
 
@@ -318,12 +318,12 @@ def floating(x: ArrayLike, name: str = "x") -> Array:
         return x
     dtype = jnp.result_type(float)
     if is_wide(x.dtype) and known(x):
-        whole, most = np.asarray(x), 2 ** (jnp.finfo(dtype).nmant + 1)
-        beyond = (whole > most) | (whole < -most)
+        integers, most = np.asarray(x), 2 ** (jnp.finfo(dtype).nmant + 1)
+        beyond = (integers > most) | (integers < -most)
         if np.any(beyond):
             raise ValueError(
                 f"{name} must be whole numbers up to {most} in magnitude, which {dtype} holds exactly, "
-                f"got {whole[beyond].flat[0]}; give floats, or set jax_enable_x64"
+                f"got {integers[beyond].flat[0]}; give floats, or set jax_enable_x64"
             )
     return x.astype(dtype)
 
@@ -334,11 +334,11 @@ def real(x: ArrayLike, name: str = "x") -> Array:
         array = x
     else:
         try:
-            given = np.asarray(x)
+            exact = np.asarray(x)
             array = jnp.asarray(x)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be one array of real numbers, got {shown(x)}") from None
-        if given.dtype != array.dtype and given.dtype.kind in "iu" and np.any(given != given.astype(array.dtype)):
+        if exact.dtype != array.dtype and exact.dtype.kind in "iu" and np.any(exact != exact.astype(array.dtype)):
             raise ValueError(f"{name} must be whole numbers that {array.dtype} holds; others need jax_enable_x64")
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real, got dtype {array.dtype}")
@@ -427,11 +427,11 @@ def rowwise(
     def of_one_entry(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(tuple(max(size, 1) for size in leaf.shape), jnp.result_type(leaf))
 
-    def zeros(kind: str, found: jax.ShapeDtypeStruct) -> Array:
+    def zeros(kind: str, result: jax.ShapeDtypeStruct) -> Array:
         shape = batch_shape(x, axes)
         if kind in (ENTRIES, FEATURES):
-            shape = tuple(found.shape[i] if kind == FEATURES and i in axes else n for i, n in enumerate(x.shape))
-        return jnp.zeros(shape, found.dtype)
+            shape = tuple(result.shape[i] if kind == FEATURES and i in axes else n for i, n in enumerate(x.shape))
+        return jnp.zeros(shape, result.dtype)
 
     arguments = jax.tree.map(of_one_entry, (x, others, values, present))
     return jax.tree.map(zeros, returns, jax.eval_shape(compiled, *arguments, constants or {}))
@@ -445,15 +445,15 @@ def _compiled(
     dtype = working_dtype(x.dtype)
 
     def apply(x: Array, aligned: Any, per_row: Any, where: Array | None, constants: Any) -> Any:
-        given = {key: value.reshape(-1, 1) for key, value in per_row.items()}
+        arguments = {key: value.reshape(-1, 1) for key, value in per_row.items()}
         for key, value in aligned.items():
-            given[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
+            arguments[key] = _as_rows(value, axes, value.dtype if value.dtype == bool else dtype)
         if where is not None:
-            given["where"] = _as_rows(where, axes, jnp.bool_)
+            arguments["where"] = _as_rows(where, axes, jnp.bool_)
         x = stored(x)
         rows, constants = varying_as((_as_rows(x, axes, dtype), constants), (x, aligned, per_row, where, constants))
-        found = function(rows, **given, **constants, **dict(static))
-        return jax.tree.map(functools.partial(_restored, x, axes), returns, found)
+        results = function(rows, **arguments, **constants, **dict(static))
+        return jax.tree.map(functools.partial(_restored, x, axes), returns, results)
 
     specs = jax.tree.map(functools.partial(_spec, x, axes), returns)
     return on_mesh(apply, specs)(x, *others)

@@ -88,15 +88,15 @@ def _check_known(
     name: str, value: Array, wrong: Callable[[np.ndarray], np.ndarray], allowed: str, x: Array, where: ArrayLike | None
 ) -> None:
     """Raises a ValueError if ``value`` is known and ``wrong`` at an entry that takes part."""
-    if not known(value) or not np.any(found := wrong(np.asarray(value))) or not (where is None or known(where)):
+    if not known(value) or not np.any(invalid := wrong(np.asarray(value))) or not (where is None or known(where)):
         return
-    found = np.array(broadcast(found, x.shape, name, "x"))
+    invalid = np.array(broadcast(invalid, x.shape, name, "x"))
     if where is not None:
-        found &= np.asarray(broadcast(check_where(where), x.shape, "where", "x"))
+        invalid &= np.asarray(broadcast(check_where(where), x.shape, "where", "x"))
     if known(x):
-        found &= np.asarray(x) != -np.inf
-    if np.any(found):
-        raise ValueError(f"{name} must be {allowed}, got {np.broadcast_to(np.asarray(value), x.shape)[found][0]}")
+        invalid &= np.asarray(x) != -np.inf
+    if np.any(invalid):
+        raise ValueError(f"{name} must be {allowed}, got {np.broadcast_to(np.asarray(value), x.shape)[invalid][0]}")
 
 
 def _knapsack(
@@ -114,9 +114,9 @@ def _knapsack(
     present = x != -jnp.inf
     if where is not None:
         present = present & where
-    ((given, budget),) = amount.items()
+    ((name, budget),) = amount.items()
     valid = (costs > 0) & (costs < jnp.inf) & (caps >= 0)
-    if given == "density":
+    if name == "density":
         valid = valid & (caps < jnp.inf)
     usable = present & valid
     # A count, because XLA evaluates `any` of constant costs while it compiles: for a minute at (4096, 8192).
@@ -132,7 +132,7 @@ def _knapsack(
     cost, cap = choose(usable, costs / unit, 1.0), choose(usable, caps, 0.0)
     worth = choose(usable, jnp.minimum(x, largest) / cost, -jnp.inf)
     worth = choose(worth == jnp.inf, largest, worth)
-    if given == "density":
+    if name == "density":
         budget = budget * jnp.sum(choose(usable, cost * cap, 0.0), axis=-1, keepdims=True)
     else:
         budget = budget / unit

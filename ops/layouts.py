@@ -16,12 +16,12 @@ def parts(path: Any) -> tuple[str, ...]:
     keys = tuple(path)
     if len(keys) > 1 and keys[-1] == jax.tree_util.GetAttrKey("value"):
         keys = keys[:-1]
-    found: list[str] = []
+    names: list[str] = []
     for key in keys:
         name = key.key if isinstance(key, jax.tree_util.DictKey) else jax.tree_util.keystr((key,), simple=True)
         for part in name if isinstance(name, tuple) else (name,):
-            found += re.split(r"[/.]", str(part))
-    return tuple(found)
+            names += re.split(r"[/.]", str(part))
+    return tuple(names)
 
 
 def last_names(path: Any) -> tuple[str, str]:

@@ -74,8 +74,8 @@ def _selection(x: Array, at: Potentials, lam: Array, p: float) -> tuple[Array, .
 def _moved_potential(potential: TwoFloat, s: Array, total: Array, lam: Array, p: float) -> TwoFloat:
     """Returns the potential at which a row selects ``total``; ``s`` are its scores minus the given ``potential``."""
     lam_per_row = jnp.broadcast_to(lam, total.shape).reshape(-1, 1)
-    found = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), lam_per_row, Equation(p))
-    moved = TwoFloat(*(value.reshape(total.shape) for value in found))
+    thresholds = threshold((s.reshape(-1, s.shape[2]),), total.reshape(-1, 1), lam_per_row, Equation(p))
+    moved = TwoFloat(*(value.reshape(total.shape) for value in thresholds))
     hi, lo = two_sum(potential.hi, moved.hi)
     return two_sum(hi, lo + (potential.lo + moved.lo))
 
@@ -126,12 +126,12 @@ def _system(w: Array, rows: Array, columns: Array) -> Callable[[Array, Array], t
         return lambda a, b: tuple(map(_transposed, solve_transposed(_transposed(b), _transposed(a))[::-1]))
     total = _column_sums(w) + columns
     inverse = choose(total > 0, 1.0 / choose(total > 0, total, 1.0), 0.0)
-    shares, one = w * inverse, jnp.eye(w.shape[1], dtype=w.dtype)[None]
-    pairs = (1.0 - one) * jnp.einsum("cij,clj->cil", shares, w, precision=lax.Precision.HIGHEST)
+    shares, identity = w * inverse, jnp.eye(w.shape[1], dtype=w.dtype)[None]
+    pairs = (1.0 - identity) * jnp.einsum("cij,clj->cil", shares, w, precision=lax.Precision.HIGHEST)
     diagonal = rows + _row_sums(shares * columns) + _row_sums(pairs)
     scale = choose(diagonal > 0, lax.rsqrt(choose(diagonal > 0, diagonal, 1.0)), 0.0)
     regular = 1.0 + 8.0 * jnp.finfo(w.dtype).eps
-    factor = lax.linalg.cholesky(regular * one - scale * pairs * _transposed(scale), symmetrize_input=False)
+    factor = lax.linalg.cholesky(regular * identity - scale * pairs * _transposed(scale), symmetrize_input=False)
     divided = functools.partial(lax.linalg.triangular_solve, factor, left_side=True, lower=True)
 
     def solve(a: Array, b: Array) -> tuple[Array, Array]:
@@ -307,9 +307,9 @@ def _with_derivatives_jvp(p, primals, tangents):
     ``v`` leaves ``D - w C^-1 w^T``, scaled here by ``D^-1/2`` so that its diagonal is about 1. It is positive
     semidefinite; its null space raises ``u`` and lowers ``v``.
     """
-    problem, given = primals
+    problem, at = primals
     moved = tangents[0]
-    potentials = _with_derivatives(problem, given, p)
+    potentials = _with_derivatives(problem, at, p)
     inner, part = _position(problem, potentials)
     slopes = _slopes(inner, part, problem.lam, p)
     rows, columns = _row_sums(slopes), _column_sums(slopes)
@@ -329,8 +329,8 @@ def _with_derivatives_jvp(p, primals, tangents):
         # If all limits bind, rounding leaves a part of `right` in the null space, whose curvature is a rounding of 0.
         return conjugate_gradients(apply, right, 2 * right.shape[1] + 20, 10 * eps, 4 * eps)
 
-    found = lax.custom_linear_solve(matrix, right, solve, symmetric=True)
-    u_dot = scale * found
+    solution = lax.custom_linear_solve(matrix, right, solve, symmetric=True)
+    u_dot = scale * solution
     v_dot = columns - inverse * _column_sums(slopes * u_dot)
     return potentials, Potentials(*(TwoFloat(jnp.zeros_like(dot), dot) for dot in (u_dot, v_dot)))
 
@@ -348,12 +348,12 @@ def _position(problem: Problem, potentials: Potentials) -> tuple[Array, Array]:
 
 def solve(problem: Problem, p: float, max_iter: Array, tolerance: Array) -> tuple[Array, Array, Array]:
     """Returns the plan, and per matrix ``(matrices, 1)`` the iterations and the largest violation of a marginal."""
-    found = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
-    potentials = _with_derivatives(problem, found.at, p)
+    state = _solve(lax.stop_gradient(problem), p, max_iter, tolerance)
+    potentials = _with_derivatives(problem, state.at, p)
     inner, part = _position(problem, potentials)
-    zero_or_one = (lax.stop_gradient(_reduced_scores(problem.x, found.at)) > 0).astype(inner.dtype)
+    zero_or_one = (lax.stop_gradient(_reduced_scores(problem.x, state.at)) > 0).astype(inner.dtype)
     plan = choose(part, power(inner, dual_exponent(p)), zero_or_one)
-    return choose(jnp.isnan(found.off), jnp.nan, plan), found.iterations[:, 0], found.off[:, 0]
+    return choose(jnp.isnan(state.off), jnp.nan, plan), state.iterations[:, 0], state.off[:, 0]
 
 
 def conjugate_gradients(

@@ -92,12 +92,12 @@ def stacked_layers(leaves: list[tuple[Any, Any]]) -> dict[Any, int]:
             and any(is_vector_of_layers(*pair, axis) for pair in subtree)
         )
 
-    found: dict[Any, int] = {}
+    axes: dict[Any, int] = {}
     for axis in (0, 1):
         for subtree in subtrees.values():
             if are_layers(subtree, axis):
-                found = {tuple(path): axis for path, _ in subtree} | found
-    return found
+                axes = {tuple(path): axis for path, _ in subtree} | axes
+    return axes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -182,8 +182,8 @@ def soft_quantile(
     if q.ndim > 1:
         raise ValueError(f"q must be a scalar or have one axis, got shape {q.shape}")
     places = {"q": jnp.asarray(q).astype(working_dtype(x.dtype)).reshape(-1)}
-    found = _operate(_quantiles, x, lam, p, axis, solver, where=where, constants=places, returns=(ROWS,) * q.size)
-    return jnp.stack(found) if q.ndim else found[0]
+    quantiles = _operate(_quantiles, x, lam, p, axis, solver, where=where, constants=places, returns=(ROWS,) * q.size)
+    return jnp.stack(quantiles) if q.ndim else quantiles[0]
 
 
 def _operate(
@@ -214,9 +214,9 @@ def _projected(x: Array, w: Array, lam: Array, *, p: float, solver: Solver) -> A
     s = choose(absent, lax.stop_gradient(low - 1.0 - jnp.abs(low)), s)
     s = choose(above, lax.stop_gradient(high + 1.0 + jnp.abs(high)), s)
 
-    found = solve(problem, s, w, lam, solver)
-    t = (s - found.v.hi) - found.v.lo
-    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1)) | hard
+    solution = solve(problem, s, w, lam, solver)
+    t = (s - solution.v.hi) - solution.v.lo
+    alone = ~(solution.linked | jnp.roll(solution.linked, 1, axis=1)) | hard
     # If lam * w, or a sum of such terms, overflows, the result is wrong and becomes NaN.
     reach = problem.gap(jnp.max(jnp.abs(w), axis=1, keepdims=True), lam) * s.shape[1]
     finite = jnp.isfinite(choose(hard, 0.0, reach)) & ~unknown
@@ -272,5 +272,5 @@ def _quantiles(
     # A product of 0 and infinity would be NaN, in the derivative in q as well.
     finite = high < jnp.inf
     between = choose(finite, low, 0.0) * (1 - part) + choose(finite, high, 0.0) * part
-    found = choose(finite, between, choose(part > 0, high, low))
-    return tuple(jnp.split(choose(count > 0, found, jnp.nan), q.size, axis=1))
+    quantiles = choose(finite, between, choose(part > 0, high, low))
+    return tuple(jnp.split(choose(count > 0, quantiles, jnp.nan), q.size, axis=1))

@@ -102,7 +102,7 @@ def topk_plan(
     if not (isinstance(axis, tuple) and len(axis) == 2):
         raise ValueError(f"axis must be two integers, got {interface.shown(axis)}")
     interface.check_axes(axis, x.ndim)
-    row, column = (one % x.ndim for one in axis)
+    row, column = (index % x.ndim for index in axis)
     dtype = interface.working_dtype(x.dtype)
     if tol is None:
         tol = 1e-9 if dtype == jnp.float64 else 1e-4
@@ -151,10 +151,10 @@ def _check_room(k: np.ndarray, limit: np.ndarray, x: Array, where: ArrayLike | N
     if not np.any(lacking(sums(every))):
         return
     present = every if where is None else every & np.asarray(interface.check_where(where))
-    found = sums(present & (np.asarray(x) != -np.inf) if interface.known(x) else present)
-    if np.any(lacking(found)):
-        at = np.flatnonzero(lacking(found))[0]
-        selected, taken = (float(one.flat[at]) for one in found)
+    totals = sums(present & (np.asarray(x) != -np.inf) if interface.known(x) else present)
+    if np.any(lacking(totals)):
+        at = np.flatnonzero(lacking(totals))[0]
+        selected, taken = (float(total.flat[at]) for total in totals)
         raise ValueError(
             f"limit must let columns take the {selected:g} that rows select, got limits of {taken:g} in all"
         )

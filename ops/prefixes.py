@@ -145,7 +145,7 @@ def _partial(blocks: Blocks, ranks: _Ranks, gamma: TwoFloat, lam: Array) -> tupl
     low, high = (TwoFloat(*pair) for pair in zip(*ends, strict=True))
     block_sums = _add(high, TwoFloat(-low.hi, -low.lo))
     zero = jnp.zeros_like(gamma.hi)
-    total, _ = lax.scan(lambda sofar, one: (_add(sofar, one), None), TwoFloat(zero, zero), block_sums)
+    total, _ = lax.scan(lambda sofar, block_sum: (_add(sofar, block_sum), None), TwoFloat(zero, zero), block_sums)
     count = number.astype(zero.dtype)
     below = two_product(count, gamma.hi)
     rest = _add(total, TwoFloat(-below.hi, -(below.lo + count * gamma.lo)))

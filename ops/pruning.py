@@ -225,8 +225,8 @@ class Pruner:
         pruned = self._solve(weights, scores, amount, lam, leaves)
         if self.straight_through:
 
-            def combined(hard: Any, soft: Any, given: Any) -> Any:
-                return hard if soft is given else straight_through(hard, soft)  # leaves that take no part are unchanged
+            def combined(hard: Any, soft: Any, leaf: Any) -> Any:
+                return hard if soft is leaf else straight_through(hard, soft)  # leaves that take no part are unchanged
 
             hard = self._solve(weights, scores, amount, None, leaves)
             pruned = jax.tree.map(combined, hard, pruned, weights)
@@ -431,12 +431,12 @@ class Pruner:
                 there = ", ".join(repr(written(path)) for path, _ in floating[:3])
                 raise ValueError(f"{name} must match a floating leaf of params, got {predicate!r}; there are {there}")
         if self.stacked is None:
-            found: dict[Any, int | None] = {**stacked_layers(floating)}
+            axes: dict[Any, int | None] = {**stacked_layers(floating)}
         else:
-            found = {path: self._layer_axis(path, leaf) for path, leaf in floating}
+            axes = {path: self._layer_axis(path, leaf) for path, leaf in floating}
         leaves = {path: _Leaf(leaf, "no array of floats", None) for path, leaf in flat}
         for path, leaf in floating:
-            axis = found.get(path)
+            axis = axes.get(path)
             reason = self._reason(path, leaf, axis) if math.prod(jnp.shape(leaf)) else "empty"
             leaves[path] = _Leaf(leaf, reason, axis)
         return leaves
@@ -479,7 +479,7 @@ class Pruner:
         k = amount.get("k")
         if lam is None and callable(self.k):
             k = jnp.floor(jnp.asarray(k))
-        found = select_in_tree(
+        selected = select_in_tree(
             phi,
             _layers_first(tree, leaves),
             k,
@@ -493,7 +493,7 @@ class Pruner:
             stacked=lambda path, leaf: leaves[tuple(path)].axis is not None,
             layout=self._layout,
         )
-        return _layers_first(found, leaves, back=True)
+        return _layers_first(selected, leaves, back=True)
 
 
 class _Leaf(NamedTuple):
@@ -527,13 +527,13 @@ def _layers_first(tree: Any, leaves: dict[Any, _Leaf], *, back: bool = False) ->
 
 def _kept(pruned: Any, leaves: dict[Any, _Leaf]) -> dict[Any, Array]:
     """Returns how many entries of pruned leaves or layers are not 0; leaves of other processes are left out."""
-    found = {}
+    counts = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(pruned):
         entry = leaves[tuple(path)]
         if entry.pruned and (isinstance(leaf, jax.core.Tracer) or interface.known(leaf)):
             axes = tuple(axis for axis in range(leaf.ndim) if axis != entry.axis)
-            found[tuple(path)] = jnp.count_nonzero(leaf, axis=axes)
-    return found
+            counts[tuple(path)] = jnp.count_nonzero(leaf, axis=axes)
+    return counts
 
 
 def _warn_of_empty(kept: dict[Any, Array], per_leaf: bool, stacklevel: int) -> bool:
@@ -588,10 +588,10 @@ def _separate(params: Any) -> tuple[Any, Any]:
 
 def _check_scores(scores: Any, leaves: dict[Any, _Leaf]) -> None:
     """Raises a ValueError unless each pruned leaf has floating scores of its shape."""
-    given = {tuple(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(scores)}
+    score_at = {tuple(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(scores)}
     for path, leaf in leaves.items():
-        score: Any = given.get(path)
+        score: Any = score_at.get(path)
         shape = jnp.shape(leaf.value)
         if leaf.pruned and not (_is_floating(score) and jnp.shape(score) == shape):
-            found = f"{jnp.result_type(score)} of shape {jnp.shape(score)}" if is_array(score) else repr(score)
-            raise ValueError(f"scores must have floats of shape {shape} at {written(path)!r}, got {found}")
+            described = f"{jnp.result_type(score)} of shape {jnp.shape(score)}" if is_array(score) else repr(score)
+            raise ValueError(f"scores must have floats of shape {shape} at {written(path)!r}, got {described}")

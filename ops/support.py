@@ -100,8 +100,8 @@ def _scale(shares: Array, k: Array) -> Array:
     def newton(c: Array) -> Array:
         full = c * shares >= 1
         rest = row_sum(choose(full, 0.0, shares))
-        found = (k - row_sum(full.astype(k.dtype))) / choose(rest > 0, rest, 1.0)
-        return choose(rest > 0, jnp.maximum(found, c), c)
+        candidate = (k - row_sum(full.astype(k.dtype))) / choose(rest > 0, rest, 1.0)
+        return choose(rest > 0, jnp.maximum(candidate, c), c)
 
     def unfinished(pair: tuple[Array, Array]) -> Array:
         return jnp.any(pair[1] > pair[0])

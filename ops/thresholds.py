@@ -155,7 +155,7 @@ def topk_threshold(
         returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),
     )
-    axes = tuple(one - x.ndim for one in interface.check_axes(axis, x.ndim))
+    axes = tuple(index - x.ndim for index in interface.check_axes(axis, x.ndim))
     return TopkThreshold(rounded, rest, width, amounts, p, axes[0] if len(axes) == 1 else axes)
 
 

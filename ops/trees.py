@@ -151,7 +151,7 @@ def select_in_tree(
     its path and the number of its axes without that of layers.
     """
     debias, per_leaf = interface.check_flag("debias", debias), interface.check_flag("per_leaf", per_leaf)
-    p, whole, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
+    p, hard, name = interface.check_p(p), lam is None, "scores" if phi == IDENTITY else "params"
     lam = 0.0 if lam is None else lam
     lam_scalar = interface.check_scalar("lam", lam, interface.STRENGTH)
     interface.check_one_of(k, density)
@@ -194,7 +194,7 @@ def select_in_tree(
     interface.check_count(name, sum(numbers) if rows.axis is None else max(numbers))
     amounts: tuple[Any, ...]
     if density is None:
-        amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, whole),)
+        amounts = (_count(k, numbers, _working_dtype(leaves), rows, groups, hard),)
     elif traced_share:
         amounts = (share,)
     elif rows.axis is None:
@@ -232,10 +232,10 @@ def _count(k: Any, numbers: list[int], dtype: Any, rows: Rows, groups: Groups | 
         largest = min(numbers)
         counted = "entries of a run" if isinstance(groups, NM) else f"{counted} of the smallest leaf that takes part"
     limits = Range(f"in [0, {{n}}], the number of {counted}", 0, share=1.0, whole=whole)
-    given = interface.check_values("k", k, limits, n=largest, dtype=dtype)
-    if given.ndim:
-        raise ValueError(f"k must be a scalar, got shape {given.shape}")
-    return jnp.asarray(given.astype(dtype) if isinstance(given, np.ndarray) else given)
+    checked = interface.check_values("k", k, limits, n=largest, dtype=dtype)
+    if checked.ndim:
+        raise ValueError(f"k must be a scalar, got shape {checked.shape}")
+    return jnp.asarray(checked.astype(dtype) if isinstance(checked, np.ndarray) else checked)
 
 
 def _working_dtype(leaves: tuple[Array, ...]) -> np.dtype:
@@ -316,8 +316,8 @@ def _compiled(
             joined = tuple(_joined([entries[place] for place in run]) for run in runs)
             of_runs = tuple(_Part(parts[run[0]].groups, sum(parts[place].width for place in run)) for run in runs)
             rows = dataclasses.replace(equation.rows, axis=-1 if len(runs) == 1 < len(entries) else None)
-            found = solve(joined, of_runs, amounts[0], lam, dataclasses.replace(equation, rows=rows))
-            apart = (_apart(y, [entries[place] for place in run]) for run, y in zip(runs, found, strict=True))
+            kept = solve(joined, of_runs, amounts[0], lam, dataclasses.replace(equation, rows=rows))
+            apart = (_apart(y, [entries[place] for place in run]) for run, y in zip(runs, kept, strict=True))
             return tuple(itertools.chain.from_iterable(apart))
         each = amounts if len(amounts) == len(entries) else amounts * len(entries)
         solver = jax.jit(solve, static_argnums=1)  # leaves of one shape share what is traced

@@ -82,7 +82,7 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     (y,) = (mask_from if equation.linear else magnitude_from)(selected, (scaled,), k, strength, equation)
     gamma = threshold.hi + threshold.lo
     v = choose(z == 1, before_slope(keys, z, strength, equation), choose(z == 0, keys, gamma))
-    whole, partly = z == 1, (z > 0) & (z < 1)
+    full, partly = z == 1, (z > 0) & (z < 1)
 
     def total(values: Array, condition: Array) -> Array:
         return row_sum(choose(condition, values, 0.0))
@@ -94,7 +94,7 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     # block leaves.
     saturated, nothing = k > size.astype(k.dtype), size == 0
     wanted = choose(saturated, size.astype(k.dtype), k)
-    rest = remainder(wanted, jnp.sum(whole, axis=-1, keepdims=True, dtype=jnp.int32))
+    rest = remainder(wanted, jnp.sum(full, axis=-1, keepdims=True, dtype=jnp.int32))
     boundary = _least_selected(s, k, strength, z, v, gamma)
     if phi.even:
         pooled = total(z, partly)
@@ -109,7 +109,7 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     # lam * y ** (p - 1), or s - v, which it equals, where y is too small to be accurate.
     moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
-    value = total(phi.value(choose(whole, v, boundary)), whole) + block + (1.0 - 1.0 / p) * penalty
+    value = total(phi.value(choose(full, v, boundary)), full) + block + (1.0 - 1.0 / p) * penalty
     slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary))
     in_k = slope_in_k * unit * unit
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p

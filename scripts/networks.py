@@ -115,8 +115,8 @@ def masked_accuracy(arrays: Numbers, data: Data) -> float:
 
     @jax.jit
     def predict(maps: jax.Array) -> jax.Array:
-        found: Any = model.apply(variables, maps.astype(jnp.float32))
-        return jnp.argmax(found.logits, axis=-1)
+        output: Any = model.apply(variables, maps.astype(jnp.float32))
+        return jnp.argmax(output.logits, axis=-1)
 
     blocks = [np.asarray(predict(images[at : at + _BLOCK])) for at in range(0, len(images), _BLOCK)]
     return 100 * float((np.concatenate(blocks) == labels).mean())
@@ -149,10 +149,10 @@ def router(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arr
         return call(*args, **kwargs)
 
     with nn.intercept_methods(record):
-        found = outputs.apply(network, params, jnp.asarray(data.evaluation["image"][: config.moe.group_images]))
+        output = outputs.apply(network, params, jnp.asarray(data.evaluation["image"][: config.moe.group_images]))
     kernels = [leaf for name, leaf in sorted(flatten_dict(params, sep="/").items()) if name.endswith("/router")]
     arrays: Arrays = {}
-    for kernel, seen, (block, taken) in zip(kernels, tokens, sorted(found.assigned.items()), strict=True):
+    for kernel, seen, (block, taken) in zip(kernels, tokens, sorted(output.assigned.items()), strict=True):
         arrays |= {f"{block}/kernel": kernel, f"{block}/tokens": seen, f"{block}/taken": np.asarray(taken[0])}
     return arrays
 
@@ -169,32 +169,44 @@ def choices_alike(arrays: Numbers, data: Data) -> float:
 
 NETWORKS = {
     "mnist-300-100": Kept(
-        *("mnist_pruning", "mnist_lenet", "lenet", "best/network-identity_straight_through-0.02"),
-        "LeNet-300-100, 2 % of the network kept, the gradient to all weights",
-        "hardened_error",
-        layers,
-        error,
+        experiment="mnist_pruning",
+        results="mnist_lenet",
+        preset="lenet",
+        run="best/network-identity_straight_through-0.02",
+        what="LeNet-300-100, 2 % of the network kept, the gradient to all weights",
+        metric="hardened_error",
+        arrays=layers,
+        measure=error,
     ),
     "cifar100-mask": Kept(
-        *("learned_masks", "learned_masks", "masks", "final-fifth-edge_popup"),
-        "masks of EfficientNet-Lite0, 20 % of each matrix kept, and a head; edge-popup",
-        "test_accuracy",
-        masks,
-        masked_accuracy,
+        experiment="learned_masks",
+        results="learned_masks",
+        preset="masks",
+        run="final-fifth-edge_popup",
+        what="masks of EfficientNet-Lite0, 20 % of each matrix kept, and a head; edge-popup",
+        metric="test_accuracy",
+        arrays=masks,
+        measure=masked_accuracy,
     ),
     "cifar100-head": Kept(
-        *("cifar100_vit", "cifar100_pretrained", "pretrained", "final-top1-p4_3"),
-        "a linear head on EfficientNet-Lite0, top-1 loss with p = 4/3",
-        "test_accuracy/3",
-        linear_head,
-        top3_accuracy,
+        experiment="cifar100_vit",
+        results="cifar100_pretrained",
+        preset="pretrained",
+        run="final-top1-p4_3",
+        what="a linear head on EfficientNet-Lite0, top-1 loss with p = 4/3",
+        metric="test_accuracy/3",
+        arrays=linear_head,
+        measure=top3_accuracy,
     ),
     "vmoe-router": Kept(
-        *("vmoe", "vmoe_tokens", "longer", "final-straight_through-3200steps"),
-        "two routers of 32 experts, a straight-through top-k, and a group of tokens",
-        "test_precision_at_1",
-        router,
-        choices_alike,
+        experiment="vmoe",
+        results="vmoe_tokens",
+        preset="longer",
+        run="final-straight_through-3200steps",
+        what="two routers of 32 experts, a straight-through top-k, and a group of tokens",
+        metric="test_precision_at_1",
+        arrays=router,
+        measure=choices_alike,
     ),
 }
 
@@ -233,9 +245,9 @@ def make(name: str) -> list[Path]:
 
 def require_same(kept: Kept, arrays: Numbers, data: Data, final: Any) -> None:
     """Checks what the arrays alone give, but for rounding, against the run's last row; routers against the network."""
-    found, expected = kept.measure(arrays, data), 100.0 if kept.measure is choices_alike else measured(kept, final)
-    if abs(found - expected) > 0.05:  # images on the edge between two classes, by rounding
-        raise UsageError(f"{kept.run}: its arrays give {found:.2f} %, and its run gave {expected:.2f} %")
+    actual, expected = kept.measure(arrays, data), 100.0 if kept.measure is choices_alike else measured(kept, final)
+    if abs(actual - expected) > 0.05:  # images on the edge between two classes, by rounding
+        raise UsageError(f"{kept.run}: its arrays give {actual:.2f} %, and its run gave {expected:.2f} %")
 
 
 def measured(kept: Kept, final: Any) -> float:

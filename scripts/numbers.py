@@ -51,9 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     """Checks the tables of the directories; returns 1 if a row belongs to no run."""
     parser = argparse.ArgumentParser(prog="python -m scripts.numbers", description=(__doc__ or "").split(":")[0])
     parser.add_argument("directories", nargs="*", type=Path, help="directories with a table.md (default: all results)")
-    given = parser.parse_args(arguments).directories
+    directories = parser.parse_args(arguments).directories
     wrong = 0
-    for directory in given or sorted(path.parent for path in RESULTS.glob("*/table.md")):
+    for directory in directories or sorted(path.parent for path in RESULTS.glob("*/table.md")):
         rows = [row for line in (directory / "table.md").read_text().splitlines() if (row := intervals(line))]
         strange = unexplained(rows, load(directory))
         wrong += len(strange)
@@ -72,7 +72,7 @@ def load(directory: Path) -> list[Run]:
 
 def intervals(text: str) -> list[str]:
     """Returns the intervals of a line, such as `12.74 ± 1.15`, without the plus of a positive difference."""
-    return [found.removeprefix("+") for found in _INTERVAL.findall(text)]
+    return [interval.removeprefix("+") for interval in _INTERVAL.findall(text)]
 
 
 def unexplained(rows: Sequence[Sequence[str]], runs: Sequence[Run]) -> list[Sequence[str]]:
@@ -80,7 +80,7 @@ def unexplained(rows: Sequence[Sequence[str]], runs: Sequence[Run]) -> list[Sequ
     left = [row for row in rows if not any(_gives(run, row, runs) for run in runs)]
     known = {text for row in rows if row not in left for text in row}
     left = [row for row in left if not known.issuperset(row)]
-    return [row for row in left if not any(one.compared(other).issuperset(row) for one in runs for other in runs)]
+    return [row for row in left if not any(run.compared(other).issuperset(row) for run in runs for other in runs)]
 
 
 def _gives(run: Run, row: Sequence[str], runs: Sequence[Run]) -> bool:
@@ -100,15 +100,17 @@ def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, Numbers]:
 
     Stability is a mean over all rows but the first, which has none.
     """
-    found = dict(_leaves(rows[-1]))
-    for name in (name for name in found if "stability" in name):
-        found[name] = [_mean(of_seed) for of_seed in zip(*(dict(_leaves(row))[name] for row in rows[1:]), strict=True)]
+    metrics = dict(_leaves(rows[-1]))
+    for name in (name for name in metrics if "stability" in name):
+        metrics[name] = [
+            _mean(of_seed) for of_seed in zip(*(dict(_leaves(row))[name] for row in rows[1:]), strict=True)
+        ]
     blocks: dict[str, list[Numbers]] = {}
-    for name, values in found.items():
+    for name, values in metrics.items():
         blocks.setdefault(re.sub(r"/block_\d+", " of blocks", name), []).append(values)
     means = {name: [_mean(of_seed) for of_seed in zip(*group, strict=True)] for name, group in blocks.items()}
-    rest = {f"100 - {name}": [_minus(100.0, v) for v in values] for name, values in found.items() if "error" in name}
-    return found | means | rest
+    rest = {f"100 - {name}": [_minus(100.0, v) for v in values] for name, values in metrics.items() if "error" in name}
+    return metrics | means | rest
 
 
 def _leaves(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Numbers]]:

@@ -43,16 +43,16 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no sizes: {listed.stderr.strip()}")
         return 0
     files = [path for path in listed.stdout.split("\0") if Path(path).is_file()]
-    found = dict.fromkeys(sorted(map(room_of, files)), 0) | {"all but tests": 0, "tracked files": len(files)}
-    found["Markdown, words"] = 0
+    counts = dict.fromkeys(sorted(map(room_of, files)), 0) | {"all but tests": 0, "tracked files": len(files)}
+    counts["Markdown, words"] = 0
     for path in files:
         if path.endswith(_CODE):
             count = Path(path).read_text(errors="replace").count("\n")
             for name in {room_of(path), "tests" if path.startswith("tests/") else "all but tests"}:
-                found[name] += count
+                counts[name] += count
         elif path.endswith(".md") and not path.endswith("/table.md"):
-            found["Markdown, words"] += len(Path(path).read_text(errors="replace").split())
-    for name, value in found.items():
+            counts["Markdown, words"] += len(Path(path).read_text(errors="replace").split())
+    for name, value in counts.items():
         if value:
             most = _BUDGETS.get(name, value)
             over = f"  {value - most:,} over" if value > most else ""

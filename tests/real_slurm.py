@@ -109,16 +109,21 @@ def until(what, holds):
 
 def launcher(workdir, *overrides, options=()):
     command = [
-        *(
-            sys.executable,
-            "-m",
-            "scripts.launch",
-            "slurm",
-            "mnist_pruning",
-            "--config=configs/mnist_pruning.py:relaxed",
-        ),
-        *(f"--workdir={workdir}", "--sbatch_flag=--time=10", "--pause_seconds=1", *options),
-        *("--", "--config.dataset=digits", "--config.validation_size=100", "--config.seeds=(0,)", *overrides),
+        sys.executable,
+        "-m",
+        "scripts.launch",
+        "slurm",
+        "mnist_pruning",
+        "--config=configs/mnist_pruning.py:relaxed",
+        f"--workdir={workdir}",
+        "--sbatch_flag=--time=10",
+        "--pause_seconds=1",
+        *options,
+        "--",
+        "--config.dataset=digits",
+        "--config.validation_size=100",
+        "--config.seeds=(0,)",
+        *overrides,
     ]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

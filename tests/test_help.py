@@ -45,7 +45,7 @@ def asked():
 
 
 @pytest.mark.parametrize("module", sorted(STARTED))
-def test_help_is_there_and_imports_no_tensorflow(asked, module):
+def test_help_imports_no_slow_packages(asked, module):
     assert asked[module]["status"] == 0
     assert f"python -m {module}" in asked[module]["said"]
     assert asked[module]["slow"] == []

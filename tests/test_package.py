@@ -57,7 +57,7 @@ def built(tmp_path_factory):
     return folder
 
 
-def test_the_wheel_holds_the_library_and_its_licence_and_nothing_else(built):
+def test_wheel_holds_only_the_library(built):
     (wheel,) = built.glob("*.whl")
     assert wheel.name == f"sparse_topk-{ops.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:

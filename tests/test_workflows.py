@@ -11,7 +11,7 @@ TARGETS = {line.partition(":")[0] for line in (ROOT / "Makefile").read_text().sp
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
-def test_a_workflow_is_pinned_runs_targets_of_make_and_may_write_nothing_but_the_pages(path):
+def test_workflow_is_pinned_and_restricted(path):
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():

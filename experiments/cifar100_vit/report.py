@@ -161,8 +161,8 @@ def _read(directory: Path) -> dict[str, pd.DataFrame]:
 
 def _references(runs: pd.DataFrame) -> dict[str, Run | None]:
     """Returns the cross-entropy that each run is compared with: that with a temperature where there is no other."""
-    found = set(runs["loss.name"])
-    return PRESENTATION.references(runs["run"], next((name for name in CROSS_ENTROPIES if name in found), ""))
+    losses = set(runs["loss.name"])
+    return PRESENTATION.references(runs["run"], next((name for name in CROSS_ENTROPIES if name in losses), ""))
 
 
 def _stand_in(run: Run) -> str:
@@ -301,7 +301,7 @@ def by_rate(runs: pd.DataFrame) -> Figure:
         lowest = None
         for label, members in runs.groupby("label", sort=False):
             by_lam = members.groupby("lam", sort=False)["mean"].agg(["size", "max"])
-            lam = max(by_lam.index, key=lambda one: tuple(by_lam.loc[one]))
+            lam = max(by_lam.index, key=lambda candidate: tuple(by_lam.loc[candidate]))
             shown = members[members["lam"] == lam]
             if shown["rate"].nunique() == 1:
                 continue
@@ -319,19 +319,21 @@ def by_rate(runs: pd.DataFrame) -> Figure:
 def _map(runs: pd.DataFrame) -> pd.DataFrame | None:
     """Returns the top-3 accuracy by lam and rate; None if a loss was not tried at each of several with each other."""
     means = runs.assign(mean=final(runs, "valid_accuracy/3").mean(axis=1))
-    found = means.pivot_table("mean", "lam", "rate", aggfunc="first", dropna=False)
-    return found if min(found.shape) > 1 and len(runs) == found.size else None
+    table = means.pivot_table("mean", "lam", "rate", aggfunc="first", dropna=False)
+    return table if min(table.shape) > 1 and len(runs) == table.size else None
 
 
 def by_rate_and_lam(maps: Mapping[str, pd.DataFrame]) -> Figure:
     """Draws the top-3 accuracy on validation as a map of rate and lam for each loss, in the same colours for all."""
     figure = Figure(figsize=(12, 3.2 * -(-len(maps) // 3)), layout="constrained")
-    rates, lams = (sorted(set().union(*(getattr(one, axis) for one in maps.values()))) for axis in ("columns", "index"))
-    largest = max(np.nanmax(one.fillna(0.0)) for one in maps.values())
+    rates, lams = (
+        sorted(set().union(*(getattr(table, axis) for table in maps.values()))) for axis in ("columns", "index")
+    )
+    largest = max(np.nanmax(table.fillna(0.0)) for table in maps.values())
     image: Any = None
     panels = figure.subplots(-(-len(maps) // 3), min(3, len(maps)), squeeze=False).ravel()
-    for axes, (name, found) in zip(panels, maps.items(), strict=False):
-        values = found.reindex(index=lams, columns=rates).to_numpy()
+    for axes, (name, table) in zip(panels, maps.items(), strict=False):
+        values = table.reindex(index=lams, columns=rates).to_numpy()
         image = axes.imshow(values, vmin=0, vmax=largest, origin="lower", aspect="auto", cmap="viridis")
         centred: Any = {"ha": "center", "va": "center", "fontsize": 8}
         for (row, column), value in np.ndenumerate(values):

@@ -79,8 +79,8 @@ def run(recipe: experiment.Recipe, arguments: Sequence[str]) -> int:
 
 def _help(name: str, arguments: Sequence[str]) -> int:
     """Prints the options, what the config file says of itself, and the fields of the config given or of the default."""
-    given = [each.partition("=")[2] for each in arguments if each.startswith("--config=")]
-    argument = given[-1] if given else f"configs/{name}.py"
+    configs = [each.partition("=")[2] for each in arguments if each.startswith("--config=")]
+    argument = configs[-1] if configs else f"configs/{name}.py"
     config, path = config_lib.load(argument), argument.partition(":")[0]
     module = config_lib.namespace(path)
     print((importlib.import_module(f"experiments.{name}").__doc__ or "").partition("\n")[0], end="\n\n")

@@ -51,9 +51,9 @@ class Kinds:
 
         Raises `UsageError` where a field is not read, or a kind is chosen without the fields that its variant sets.
         """
-        before, after, given = dotted(base), dotted(config), set(overridden)
+        before, after, names = dotted(base), dotted(config), set(overridden)
         ignored = self.ignores.get(after.get(self.field, ""), ())  # the config of another experiment is refused later
-        for name in sorted(given):
+        for name in sorted(names):
             if after[name] == before[name]:
                 continue
             deciding = [self.field, *self.only_if.get(name, ())[:1]]
@@ -63,11 +63,11 @@ class Kinds:
             if name not in self.options:
                 continue
             chosen, fields = self._variant(name, after[name], argument)
-            whole = fields | {field: after[field] for field in given}
+            combined = fields | {field: after[field] for field in names}
             lacks = [
                 f"config.{field}={value!r}"
                 for field, value in fields.items()
-                if value != before.get(field) and field not in {*given, *ignored} and self.is_read(field, whole)
+                if value != before.get(field) and field not in {*names, *ignored} and self.is_read(field, combined)
             ]
             require(not lacks, name, after[name], f"chosen by --config={chosen}, which sets {', '.join(lacks)}, too")
 

@@ -102,17 +102,17 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def input_norms() -> dict[str, jax.Array]:
         """Returns the norms of the inputs of all convolutions, [C], by the path of the kernel."""
-        found = {}
+        norms = {}
 
         def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
             if isinstance(context.module, Convolution):
                 inputs = args[0].reshape(-1, args[0].shape[-1])
-                found["/".join((*context.module.path, "kernel"))] = jnp.linalg.norm(inputs, axis=0)
+                norms["/".join((*context.module.path, "kernel"))] = jnp.linalg.norm(inputs, axis=0)
             return call(*args, **kwargs)
 
         with nn.intercept_methods(record):
             logits_of(ones, head, jnp.asarray(maps))
-        return found
+        return norms
 
     def init(key: jax.Array) -> Params:
         if mask.method == "dense":
@@ -166,9 +166,9 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def refitted(params: Params) -> Metrics:
         own = params.get("head", head)
-        masked, whole = variables_of(jax.jit(hard_masks)(params), own), variables_of(ones, own)
-        found = refit.accuracies(model, masked, whole, data, of_head)
-        return {f"{data.prefix}_accuracy_{name}": value for name, value in found.items()}
+        masked, unmasked = variables_of(jax.jit(hard_masks)(params), own), variables_of(ones, own)
+        accuracies = refit.accuracies(model, masked, unmasked, data, of_head)
+        return {f"{data.prefix}_accuracy_{name}": value for name, value in accuracies.items()}
 
     is_fixed = mask.method in ("magnitude", "wanda")
     transformation = optax.set_to_zero() if is_fixed else optimizer.make(config)

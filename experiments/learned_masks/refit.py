@@ -58,19 +58,19 @@ def accuracies(
 @functools.partial(jax.jit, static_argnums=0)
 def moments_behind_norms(model: EfficientNetLite0, variables: Variables, maps: jax.Array) -> Moments:
     """Returns the moments over maps [N, H, W, C] of all channels behind each norm, before its scale and bias."""
-    found = {}
+    moments = {}
 
     def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if isinstance(norm := context.module, nn.BatchNorm):
             mean, variance = _moments(args[0])
             statistics, squared = norm.variables["batch_stats"], norm.variables["batch_stats"]["var"] + norm.epsilon
             ratio = (variance + norm.epsilon) / squared
-            found["/".join(norm.path)] = (mean - statistics["mean"]) / jnp.sqrt(squared), ratio
+            moments["/".join(norm.path)] = (mean - statistics["mean"]) / jnp.sqrt(squared), ratio
         return call(*args, **kwargs)
 
     with nn.intercept_methods(record):
         model.apply(variables, maps.astype(jnp.float32))
-    return found
+    return moments
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -96,8 +96,8 @@ def _what_is_left(runs: pd.DataFrame) -> list[str]:
     masked = runs[(runs["mask.method"] == "learned") & (runs["mask.pattern"] == "fifth")]
     if masked.empty or _HEAD not in masked["run"].iloc[0].finals:
         return []
-    whole = runs[runs["mask.method"] == "dense"]  # one number, whatever the seed
-    gains = (final(masked, name) - final(whole, name).mean().mean() for name in _METRICS.values())
+    dense = runs[runs["mask.method"] == "dense"]  # one number, whatever the seed
+    gains = (final(masked, name) - final(dense, name).mean().mean() for name in _METRICS.values())
     as_it_is, norms, head = (markdown.cells(gain, signed=True).iloc[0] for gain in gains)
     return [
         f"**With {_PATTERN['fifth']} kept, the accuracy of the hard mask of scores minus that of no mask is {as_it_is} "

@@ -55,10 +55,18 @@ LOOKS: dict[str, tuple[str, Look]] = {
 }
 _ANNEALED = {2.0: ORANGE, 1.5: SKY, 4 / 3: PURPLE}  # the colours of the annealed operator, by p
 # The fields of the paper's Section 6.
-_AS_IN_PAPER = {"method": "relaxed", "lam.schedule": "constant", "lam.start": 1e-4, "lam_times_size": False}
-_AS_IN_PAPER |= {"debias": False, "form": "operator", "hard_after": 1.0, "density_schedule.name": "constant"}
+_AS_IN_PAPER = {
+    "method": "relaxed",
+    "form": "operator",
+    "lam.schedule": "constant",
+    "lam.start": 1e-4,
+    "lam_times_size": False,
+    "debias": False,
+    "hard_after": 1.0,
+    "density_schedule.name": "constant",
+}
 _PAPERS = 0.1  # the share of each matrix that the paper keeps
-_ALL_LAYERS, _SLIDES = (("mnist", _PAPERS, -len(layers), layers) for layers in ((1, 2, 3), (2, 3)))  # of `sections`
+_ALL_LAYERS, _SLIDES = ("mnist", _PAPERS, -3, (1, 2, 3)), ("mnist", _PAPERS, -2, (2, 3))  # of `sections`
 # What papers report for LeNet-300-100: the share of weights that are not 0 and the test error, in %, of one network. As
 # Molchanov, Ashukha and Vetrov (2017, "Variational Dropout Sparsifies Deep Neural Networks") compare them.
 LENET = "mnist-300-100"
@@ -275,9 +283,9 @@ def paper_rows(section: pd.DataFrame, sweep: pd.DataFrame) -> pd.DataFrame:
     def epochs(run: Run) -> str:
         if (other := hard[run.name]) is None:
             return "-"
-        found = epochs_to_hard(run, other)
-        there = found.count()
-        return markdown.cell(found) if there == len(found) else f"in {there} of {len(found)} seeds"
+        reached = epochs_to_hard(run, other)
+        there = reached.count()
+        return markdown.cell(reached) if there == len(reached) else f"in {there} of {len(reached)} seeds"
 
     cells = {
         "test error, %": "test_error",
@@ -392,15 +400,15 @@ def _by_density(runs: pd.DataFrame) -> list[str]:
 
     Where seeds are lost, a mean says nothing: the cell has the median of all seeds.
     """
-    found: dict[tuple[str, str], str] = {}
-    for (_, budget, negative), section in sorted(sections_at_best(runs).items(), key=lambda one: one[0][1] == 0):
+    cells: dict[tuple[str, str], str] = {}
+    for (_, budget, negative), section in sorted(sections_at_best(runs).items(), key=lambda item: item[0][1] == 0):
         shown = section if budget == 0 else section[section["density"] == _PAPERS]
         column = f"{-100 * negative:g} %{'' if budget == 0 else ' of each matrix'}"
         errors = final(shown, _error)
-        told = zip(shown["called_with_p"], markdown.cells(errors), errors.median(axis=1), _lost(shown), strict=True)
-        for (name, cell, median, lost), seeds in zip(told, shown["seeds"], strict=True):
-            found[name, column] = f"median {median:.2f}, {lost} of {seeds} lost" if lost else cell
-    return markdown.table(markdown.pivot("method", found), text=1)[:-1]
+        rows = zip(shown["called_with_p"], markdown.cells(errors), errors.median(axis=1), _lost(shown), strict=True)
+        for (name, cell, median, lost), seeds in zip(rows, shown["seeds"], strict=True):
+            cells[name, column] = f"median {median:.2f}, {lost} of {seeds} lost" if lost else cell
+    return markdown.table(markdown.pivot("method", cells), text=1)[:-1]
 
 
 # Figures -------------------------------------------------------------------------------------------------------------
@@ -448,7 +456,7 @@ def figure5(section: pd.DataFrame) -> Figure:
     pruned = f"layers {', '.join(map(str, first['layers']))}" if first["layers"] else "all matrices but embeddings"
     figure.suptitle(f"{first['task']}: {100 * first['density']:g} % of the weights of {pruned} kept")
     curves = zip(epochs.get_lines(), PRESENTATION.labels(section["run"]), ends, strict=True)
-    worst_first = sorted(curves, key=lambda one: -_mean_or_inf(one[2]))
+    worst_first = sorted(curves, key=lambda item: -_mean_or_inf(item[2]))
     figure.legend(
         [line for line, _, _ in worst_first],
         [f"{label}: {_in_words(end)}" for _, label, end in worst_first],
@@ -554,8 +562,8 @@ def _finding(
         ours, others = runs["run"][runs[course] & (runs["p"] == 4 / 3)], runs["run"][runs["method"] == rival]
         if ours.empty or others.empty:
             return None
-        answer, told = judge(ours.iloc[0], others.iloc[0])
-        return Verdict(answer, f"{how}: {told}")
+        answer, text = judge(ours.iloc[0], others.iloc[0])
+        return Verdict(answer, f"{how}: {text}")
 
     stated = verdict(at_papers_rate, "as_in_paper", "lam = 1e-4")
     if searched:
@@ -587,11 +595,11 @@ def speed(results: Path) -> Finding | None:
         over = over_seeds(reached - epochs_to_hard(hard, hard))
         seconds = [run.rows[-1]["seconds"] / run.summary["epochs"] for run in (ours, hard)]
         shown = markdown.signed(over).lstrip("+-")
-        told = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
+        text = f"{shown} epochs {'sooner' if _mean_or_inf(over) < 0 else 'later'}"
         if never:
-            told = f"never in {seeds} seeds" if never == seeds else f"{told} ({never} of {seeds} seeds never)"
-        told += f"; an epoch {seconds[0] / seconds[1]:.1f} times as long"
-        return Verdict(finding.of_sign(-finding.sign(over)), told)
+            text = f"never in {seeds} seeds" if never == seeds else f"{text} ({never} of {seeds} seeds never)"
+        text += f"; an epoch {seconds[0] / seconds[1]:.1f} times as long"
+        return Verdict(finding.of_sign(-finding.sign(over)), text)
 
     return _finding(results, "hard", judge)
 
@@ -620,4 +628,4 @@ def optimal_transport(results: Path, margin: float) -> Finding | None:
 make = functools.partial(making.make, PRESENTATION, tables, figures)  # takes the directory of the runs
 
 if __name__ == "__main__":
-    console.run(lambda given: making.on_directory("experiments.mnist_pruning.report", making.DOC, make, given))
+    console.run(lambda arguments: making.on_directory("experiments.mnist_pruning.report", making.DOC, make, arguments))

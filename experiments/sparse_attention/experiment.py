@@ -32,9 +32,9 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer does not know."""
     task, model, selector = config.task, config.model, config.selector
     require_one_of("task.name", task.name, tasks.NAMES)
-    whole = 4 * tasks.RIGHT[task.name]
+    unit = 4 * tasks.RIGHT[task.name]
     require(
-        task.length >= 16 and task.length % whole == 0, "task.length", task.length, f"a multiple of {whole} from 16 on"
+        task.length >= 16 and task.length % unit == 0, "task.length", task.length, f"a multiple of {unit} from 16 on"
     )
     require(task.examples > 0, "task.examples", task.examples, "positive")
     for name in ("layers", "heads", "index_width", "width"):
@@ -141,8 +141,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         examples = tasks.sample(task.name, task.length, batch["label"], config.split)
         output = forward(params, examples.tokens, progress, training=False)
         losses, accuracies = of_each(output.logits, examples.targets)
-        found = {"loss": losses, "bits": losses / np.log(2.0).astype(np.float32), "accuracy": accuracies}
-        metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in found.items()}
+        unprefixed = {"loss": losses, "bits": losses / np.log(2.0).astype(np.float32), "accuracy": accuracies}
+        metrics: Metrics = {f"{data.prefix}_{name}": value for name, value in unprefixed.items()}
         metrics["keys_read"], metrics["keys_with_gradient"] = keys_of(params, examples, progress)
         if output.selection.keys is not None and task.name != "text":  # type: ignore[union-attr]
             is_right = output.selection.keys[..., None] == examples.right[..., None, :]  # type: ignore[union-attr]

@@ -183,17 +183,17 @@ def keys(panels: Mapping[str, pd.DataFrame], metric: str) -> Figure:
     for axes, (title, runs) in zip(
         figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels.items(), strict=True
     ):
-        found, most = intervals(final(runs, metric)), float(runs["task.length"].iloc[0])
+        numbers, most = intervals(final(runs, metric)), float(runs["task.length"].iloc[0])
         for name, run in runs["run"].items():
             selector = run.fields["selector.name"]
             if selector in DENSE:
-                handles[_method(run.fields)] = axes.axhline(found[name]["mean"], color=GREY, linestyle="dashed")
+                handles[_method(run.fields)] = axes.axhline(numbers[name]["mean"], color=GREY, linestyle="dashed")
                 continue
             touched = max(float(history(run, "keys_with_gradient", "step").mean(axis=None)), 0.1)
             most = max(most, touched)
             look = {"marker": _MARKERS[list(SELECTORS).index(selector) % len(_MARKERS)], "markersize": 7}
             colour = _COLOURS.get(selector, GREY)
-            handles[_method(run.fields)] = bars(axes, [touched], [found[name]], (colour, "none"), **look)
+            handles[_method(run.fields)] = bars(axes, [touched], [numbers[name]], (colour, "none"), **look)
         axes.set(xscale="log", title=title, xlabel="keys of a query with a gradient")
         axes.set_xticks([0.1, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0], ["none", "1", "2", "5", "10", "20", "50", "100"])
         axes.minorticks_off()

@@ -88,17 +88,17 @@ def from_torch(arrays: Arrays) -> Arrays:
             loaded[f"{ours}LayerNorm_{norm}/bias"] = arrays[f"{theirs}norm{norm + 1}.bias"]
         attention = f"{ours}MultiHeadDotProductAttention_0/"
         for part in ("query", "key", "value"):
-            found = f"{theirs}attention.attention.{part}"
-            loaded[f"{attention}{part}/kernel"] = arrays[f"{found}.weight"].reshape(width, heads, -1)
-            loaded[f"{attention}{part}/bias"] = arrays[f"{found}.bias"].reshape(heads, -1)
+            source = f"{theirs}attention.attention.{part}"
+            loaded[f"{attention}{part}/kernel"] = arrays[f"{source}.weight"].reshape(width, heads, -1)
+            loaded[f"{attention}{part}/bias"] = arrays[f"{source}.bias"].reshape(heads, -1)
         scales = [arrays[f"{theirs}layer_scale{branch}.lambda1"] for branch in (1, 2)]
-        found = f"{theirs}attention.output.dense"
-        loaded[f"{attention}out/kernel"] = (arrays[f"{found}.weight"] * scales[0]).reshape(heads, -1, width)
-        loaded[f"{attention}out/bias"] = arrays[f"{found}.bias"] * scales[0]
+        source = f"{theirs}attention.output.dense"
+        loaded[f"{attention}out/kernel"] = (arrays[f"{source}.weight"] * scales[0]).reshape(heads, -1, width)
+        loaded[f"{attention}out/bias"] = arrays[f"{source}.bias"] * scales[0]
         for layer, scale in enumerate((1.0, scales[1])):
-            found, dense = f"{theirs}mlp.fc{layer + 1}", f"{ours}MlpBlock_0/Dense_{layer}/"
-            loaded[f"{dense}kernel"] = arrays[f"{found}.weight"] * scale
-            loaded[f"{dense}bias"] = arrays[f"{found}.bias"] * scale
+            source, dense = f"{theirs}mlp.fc{layer + 1}", f"{ours}MlpBlock_0/Dense_{layer}/"
+            loaded[f"{dense}kernel"] = arrays[f"{source}.weight"] * scale
+            loaded[f"{dense}bias"] = arrays[f"{source}.bias"] * scale
         number += 1
     return {name: np.asarray(array, np.float32) for name, array in loaded.items()}
 

@@ -169,6 +169,6 @@ def kept(path: Path, images: np.ndarray, compute: Compute, title: str) -> np.nda
                 last = now
         return {"features": rows}
 
-    found = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
-    found.flags.writeable = False
-    return found
+    features = cache.kept(path, f"{path.parent.name}-{path.stem}", make)["features"]
+    features.flags.writeable = False
+    return features

@@ -136,8 +136,8 @@ def options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     fused = attention == "cudnn" and fields.dtype != "bfloat16"
     require(not fused, "model.attention", attention, "xla, except in bfloat16")
     optional = ("pool", "remat", "scan", "gelu", "attention")
-    given = {name: fields[name] for name in (*SIZES, *optional) if fields.get(name)}
-    return given | {"dtype": jnp.dtype(fields.dtype)}
+    overrides = {name: fields[name] for name in (*SIZES, *optional) if fields.get(name)}
+    return overrides | {"dtype": jnp.dtype(fields.dtype)}
 
 
 def make(config: ml_collections.ConfigDict, num_classes: int, **further: Any) -> vit.VisionTransformer:

@@ -41,13 +41,13 @@ class Package:
           UsageError: the package is not installed, or its file is missing or another.
         """
         self.require_installed()
-        found = Path(str(metadata.distribution(self.name).locate_file(self.file)))
+        path = Path(str(metadata.distribution(self.name).locate_file(self.file)))
         again = f"`{_INSTALL} --force-reinstall`"
         try:
-            with found.open("rb") as file:
+            with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError as error:
-            raise DamagedError(found, "it is not there", again) from error
+            raise DamagedError(path, "it is not there", again) from error
         if sha256 != self.sha256:
-            raise DamagedError(found, f"its SHA-256 is {sha256[:16]}..., not {self.sha256[:16]}...", again)
-        return found
+            raise DamagedError(path, f"its SHA-256 is {sha256[:16]}..., not {self.sha256[:16]}...", again)
+        return path

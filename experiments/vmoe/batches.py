@@ -91,28 +91,28 @@ def study(path: str, sizes: Sequence[int]) -> dict[str, Any]:
     for seed in range(len(config.seeds)):
         params = jax.tree.map(operator.itemgetter(seed), state.params) if program.seed_axis else state.params
         alone = evaluate_alone(params, find(params))
-        found = {size: each(params, {}) for size, each in evaluate.items()}
+        predictions = {size: each(params, {}) for size, each in evaluate.items()}
         for row in rows:
-            of_way = found[row["images"]] if row["way"] == "batch" else alone
+            of_way = predictions[row["images"]] if row["way"] == "batch" else alone
             share = Fraction(row["images"], config.moe.group_images)
             values = _measure(of_way, row["images"], float(share), proportional(router, share).capacity)
             values["precision"] = 100.0 * float(np.mean(of_way.classes == data.evaluation["label"]))
             for name, value in values.items():
                 row.setdefault(name, []).append(value)
-        changed.append(100.0 * float(np.mean(found[max(sizes)].classes != found[1].classes)))
+        changed.append(100.0 * float(np.mean(predictions[max(sizes)].classes != predictions[1].classes)))
     environment = read_object(workdir.environment, _ADVICE)
     return {"config": to_json(config), "environment": environment, "rows": rows, "changed": changed}
 
 
 def _measure(found: Found, size: int, share: float, slots: int) -> dict[str, float]:
     """Returns the values of a row except the precision."""
-    whole = len(found.served) // size * size
-    tokens = found.served[:whole].reshape(-1, size, *found.served.shape[1:]).sum(axis=1, dtype=np.float64)  # [G, L, E]
-    kept = np.minimum(tokens, slots).sum(axis=(0, 2)) / found.chosen[:whole].sum(axis=0, dtype=np.float64)
+    count = len(found.served) // size * size
+    tokens = found.served[:count].reshape(-1, size, *found.served.shape[1:]).sum(axis=1, dtype=np.float64)  # [G, L, E]
+    kept = np.minimum(tokens, slots).sum(axis=(0, 2)) / found.chosen[:count].sum(axis=0, dtype=np.float64)
     return {
         "tokens": float(tokens.mean() / share),
         "variation": float((tokens.std(axis=(0, 2)) / tokens.mean(axis=(0, 2))).mean()),
-        "without": 100.0 * float(found.without[:whole].mean(dtype=np.float64)),
+        "without": 100.0 * float(found.without[:count].mean(dtype=np.float64)),
         "dropped": 100.0 * max(0.0, float(1.0 - kept.mean())),
     }
 
@@ -166,8 +166,8 @@ def _thresholds(
         return {block: router.thresholds(logits) for block, logits in seen.items()}
 
     def find(params: Params) -> Thresholds:
-        found = _map_parts(data.train["image"][: groups * group], group, functools.partial(of_groups, params))
-        return jax.tree.map(lambda leaf: leaf[:groups].mean(axis=0), found)
+        thresholds = _map_parts(data.train["image"][: groups * group], group, functools.partial(of_groups, params))
+        return jax.tree.map(lambda leaf: leaf[:groups].mean(axis=0), thresholds)
 
     return find
 
@@ -188,11 +188,11 @@ def _evaluation(
             block: ThresholdExpertChoice(threshold, router.capacity, config.router.score)
             for block, threshold in thresholds.items()
         }
-        found = outputs.apply(make_model(in_batches, data.num_classes, of_blocks or router), params, prepare(images))
-        assigned = jnp.stack([of.reshape(len(images), -1, experts) for of in found.assigned.values()], axis=1)
-        support = jnp.stack([of["support"] for of in found.routing.values()], axis=1)  # [G, L]
+        output = outputs.apply(make_model(in_batches, data.num_classes, of_blocks or router), params, prepare(images))
+        assigned = jnp.stack([of.reshape(len(images), -1, experts) for of in output.assigned.values()], axis=1)
+        support = jnp.stack([of["support"] for of in output.routing.values()], axis=1)  # [G, L]
         chosen = jnp.repeat(support * experts / size, size, axis=0)
-        return Found(found.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen)
+        return Found(output.logits.argmax(axis=1), assigned.sum(axis=2), 1 - assigned.any(axis=3).mean(axis=2), chosen)
 
     images = data.evaluation["image"]
     return lambda params, thresholds: jax.tree.map(
@@ -210,10 +210,10 @@ def main(arguments: Sequence[str]) -> int:
     environment = describe(["python", "-m", "experiments.vmoe.batches", *arguments])
     options.out.mkdir(parents=True, exist_ok=True)
     for path in options.workdirs:
-        found = study(path, SIZES)
-        record = {"environment": environment, "threshold_images": THRESHOLD_IMAGES, "run": found}
+        run = study(path, SIZES)
+        record = {"environment": environment, "threshold_images": THRESHOLD_IMAGES, "run": run}
         write_json(options.out / f"{Path(path).name}.json", record)
-        print(f"{path}: {found['changed']}", flush=True)
+        print(f"{path}: {run['changed']}", flush=True)
     return 0
 
 

@@ -149,25 +149,25 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
 
     def loss(params: Params, batch: Batch, key: jax.Array, progress: jax.Array) -> tuple[jax.Array, Metrics]:
         noisy = network(progress, config.router.noise)
-        found = outputs.apply(noisy, params, batch["image"], {layer.NOISE: key})
-        value, auxiliary = _loss(config.loss, found.logits, batch["label"]).mean(), found.auxiliary.mean()
-        metrics = {"loss": value, "router": jax.tree.map(jnp.mean, found.routing)}
+        output = outputs.apply(noisy, params, batch["image"], {layer.NOISE: key})
+        value, auxiliary = _loss(config.loss, output.logits, batch["label"]).mean(), output.auxiliary.mean()
+        metrics = {"loss": value, "router": jax.tree.map(jnp.mean, output.routing)}
         if ROUTERS[config.router.name].auxiliary:
             metrics["auxiliary"] = auxiliary
         return value + config.router.auxiliary * auxiliary, metrics
 
     def evaluate(params: Params, examples: Batch, progress: jax.Array) -> Metrics:
-        found = outputs.apply(network(progress, 0.0), params, prepared(examples["image"]))
-        labels = _multi_hot(found.logits, examples["label"])
-        first = jax.nn.one_hot(found.logits.argmax(axis=1), labels.shape[1], dtype=labels.dtype)
+        output = outputs.apply(network(progress, 0.0), params, prepared(examples["image"]))
+        labels = _multi_hot(output.logits, examples["label"])
+        first = jax.nn.one_hot(output.logits.argmax(axis=1), labels.shape[1], dtype=labels.dtype)
         # A group counts for each of its images.
-        routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), found.routing)
-        for block in found.assigned:
+        routing = jax.tree.map(lambda values: jnp.repeat(values, group_images), output.routing)
+        for block in output.assigned:
             # Joint frequencies of expert and class; `conclude` turns their mean into mutual information.
-            routing[block]["specialisation"] = found.experts_of_images(block)[:, :, None] * labels[:, None]
+            routing[block]["specialisation"] = output.experts_of_images(block)[:, :, None] * labels[:, None]
         return {
             precision: 100.0 * (first * labels).sum(axis=1),
-            f"{prefix}_loss": _loss(config.loss, found.logits, examples["label"]),
+            f"{prefix}_loss": _loss(config.loss, output.logits, examples["label"]),
             router_metrics: routing,
             "error": 100.0 - 100.0 * (first * labels).sum(axis=1),  # chooses hyper-parameters
         }
@@ -183,8 +183,8 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
         """Returns the experts of each token in the first group, by block."""
         numbers = np.arange(group_images * mesh.batch_parts(config)) % len(data.evaluation["image"])
         images = prepared_stored(jnp.asarray(data.evaluation["image"][numbers]))
-        found = outputs.apply(network(progress, 0.0), params, images)
-        return {block: assigned[0] for block, assigned in found.assigned.items()}
+        output = outputs.apply(network(progress, 0.0), params, images)
+        return {block: assigned[0] for block, assigned in output.assigned.items()}
 
     def compare(before: dict[str, jax.Array], now: dict[str, jax.Array]) -> Metrics:
         return {f"{prefix}_stability": jax.tree.map(measures.stability, before, now)}

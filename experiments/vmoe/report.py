@@ -244,15 +244,15 @@ def precision(results: Path) -> Finding | None:
     Further seeds decide where there are any: they had no part in what led to the comparison.
     On ImageNet's features, if there are such results.
     """
-    found = (final_runs(load(results / name)) for name in (ON_TOKENS, "vmoe"))
-    for runs in (runs for runs in found if len(runs)):
+    candidates = (final_runs(load(results / name)) for name in (ON_TOKENS, "vmoe"))
+    for runs in (runs for runs in candidates if len(runs)):
         papers = runs["run"][(runs["router.name"] == "relaxed") & (runs["router.dykstra"] == 10)]
         if papers.empty:
             return None
         run = max(papers, key=lambda run: (run.config["steps"], run.config["seeds"]))
         hard = PRESENTATION.references(runs["run"])[run.name]
-        told = f"both tuned, {run.config['steps']:,} steps: precision {{}}"
-        verdict = judged(difference(run, hard, _METRIC) if hard else None, told)
+        template = f"both tuned, {run.config['steps']:,} steps: precision {{}}"
+        verdict = judged(difference(run, hard, _METRIC) if hard else None, template)
         on = finding.STAND_IN if _is_stand_in(run) else finding.PAPERS_TASK
         return where_possible(verdict, on, as_in_paper=not _is_stand_in(run))
     return None

@@ -149,8 +149,13 @@ ROUTERS = {
     "none": RouterKind(
         lambda fields, shape, lam: routers.Dense(shape.tokens, slots=0),
         ignores=(
-            *("router.k", "router.factor", "router.multiple_of", "router.capacity", "router.noise"),
-            *("moe.num_experts", "moe.dispatcher"),
+            "router.k",
+            "router.factor",
+            "router.multiple_of",
+            "router.capacity",
+            "router.noise",
+            "moe.num_experts",
+            "moe.dispatcher",
         ),
     ),
 }

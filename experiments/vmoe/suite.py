@@ -71,8 +71,14 @@ FORMS: dict[str, tuple[str, Fields]] = {
 
 # The preset `cifar100`: names in FORMS, and others as `_forms` has them.
 CIFAR100_ROUTERS = (
-    *("hard-logits", "hard-gates", "relaxed-logits", "relaxed-gates", "relaxed-logits-dykstra10"),
-    *("annealed", "dense", "none"),
+    "hard-logits",
+    "hard-gates",
+    "relaxed-logits",
+    "relaxed-gates",
+    "relaxed-logits-dykstra10",
+    "annealed",
+    "dense",
+    "none",
 )
 CIFAR100_SEEDS = (0, 1, 2)
 CIFAR100_RATES = (5e-4, 1e-3, 2e-3)  # the paper's, and its neighbours

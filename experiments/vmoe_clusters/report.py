@@ -91,7 +91,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
 
 def _excesses(runs: pd.DataFrame) -> list[str]:
     """Returns the lines of the excess: a row for each router and lam, a column for each noise and length."""
-    found: dict[tuple[str, str], str] = {}
+    excesses: dict[tuple[str, str], str] = {}
     for (steps, noise), group in runs.groupby(["steps", "task.noise"]):
         best = _references(group, BEST)
         cells = markdown.rows(group, routers.router_cells(PRESENTATION, group))
@@ -99,10 +99,10 @@ def _excesses(runs: pd.DataFrame) -> list[str]:
         for _, row in cells[[best[name] is not None for name in cells.index]].iterrows():
             key = row["router"] if row["lam"] == "-" else f"{row['router']}, lam = {row['lam']}"
             where = f"noise {noise:g}, {steps} steps"
-            if (key, where) in found:
+            if (key, where) in excesses:
                 key = f"{key}, learning rate {row['learning rate']}"
-            found[key, where] = row["excess"]
-    return markdown.table(markdown.pivot("router", found), text=1)
+            excesses[key, where] = row["excess"]
+    return markdown.table(markdown.pivot("router", excesses), text=1)
 
 
 def full_rows(runs: pd.DataFrame) -> pd.DataFrame:

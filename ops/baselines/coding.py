@@ -388,9 +388,9 @@ def sparse_code(
 
 def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, tol: Array, max_iter: Array) -> SparseCode:
     """Returns the codes of rows, in units in which `x` and the dictionary are at most 1: squares stay in range."""
-    given = x, dictionary.astype(x.dtype)
+    inputs = x, dictionary.astype(x.dtype)
     strength = lam
-    (x, dictionary), lam, tol = lax.stop_gradient((given, lam, tol.astype(x.dtype)))
+    (x, dictionary), lam, tol = lax.stop_gradient((inputs, lam, tol.astype(x.dtype)))
     x_unit = _or_one(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
     dictionary_unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
@@ -423,8 +423,8 @@ def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, tol: Arra
         tol=tol,
         max_iter=max_iter,
     )
-    found = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
-    code = _differentiable(found, *given, strength * jnp.sign(found), False)
+    solution = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
+    code = _differentiable(solution, *inputs, strength * jnp.sign(solution), False)
     return SparseCode(code, state.iterations, state.gap, state.gap <= tol)
 
 
@@ -474,8 +474,8 @@ def _attended(x: Array, dictionary: Array, tol: Array, max_iter: Array) -> Spars
     # A shift by the mean of the atoms has no effect on the simplex, but allows longer steps and saves digits.
     mean = lax.stop_gradient(jnp.mean(dictionary, axis=-1))
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
-    given = x, dictionary
-    x, dictionary, tol = lax.stop_gradient((*given, tol))
+    inputs = x, dictionary
+    x, dictionary, tol = lax.stop_gradient((*inputs, tol))
     # In these coordinates no atom exceeds 1 in any feature.
     unit = _or_one(jnp.max(jnp.abs(dictionary)))
     x, dictionary = x / unit, dictionary / unit
@@ -498,7 +498,7 @@ def _attended(x: Array, dictionary: Array, tol: Array, max_iter: Array) -> Spars
         tol=tol,
         max_iter=max_iter,
     )
-    weights = _differentiable(state.y, *given, jnp.zeros_like(state.y), True)
+    weights = _differentiable(state.y, *inputs, jnp.zeros_like(state.y), True)
     return SparseCode(weights, state.iterations, state.gap, state.gap <= tol)
 
 

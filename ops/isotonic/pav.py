@@ -73,11 +73,11 @@ class Segments:
 
     def spread(self, *scalars: Array) -> tuple[Array, ...]:
         """Returns at every entry the scalars of its segment."""
-        given = jnp.stack(scalars)
-        spread = given[..., : self.n >> self.levels]
+        stacked = jnp.stack(scalars)
+        spread = stacked[..., : self.n >> self.levels]
         for level in reversed(range(1, self.levels)):
             end = self.n >> (level + 1)
-            others = choose(self.level >= level, spread, given[..., end : 2 * end])
+            others = choose(self.level >= level, spread, stacked[..., end : 2 * end])
             spread = jnp.concatenate([spread, others], axis=-1)
         return tuple(jnp.concatenate([spread, spread], axis=-1))
 
@@ -167,11 +167,11 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
     if problem.quadratic and is_fast(s.shape):
         hi, lo, linked = pool_parabolas(*v, problem.precision(w, lam))
         return TwoFloat(hi, lo), linked
-    whole = 1 << levels
+    size = 1 << levels
     lowest = float(jnp.finfo(s.dtype).min) / 8  # padding: in order after all entries, and never pooled
 
     def laid_out(value: Array, fill: float) -> Array:
-        return bit_reversed(jnp.pad(value, ((0, 0), (0, whole - n)), constant_values=fill))
+        return bit_reversed(jnp.pad(value, ((0, 0), (0, size - n)), constant_values=fill))
 
     v = TwoFloat(laid_out(v.hi, lowest), laid_out(v.lo, 0.0))
     tilt = jnp.zeros_like(lam[:, :1])
@@ -180,7 +180,7 @@ def pool_adjacent_violators(problem: Problem, s: Array, w: Array, lam: Array) ->
 
     def round_of_merges(level: Array, carry: tuple[TwoFloat, Array]) -> tuple[TwoFloat, Array]:
         v, merged = carry
-        segments = Segments(whole, level, levels)
+        segments = Segments(size, level, levels)
         v, pooled = merge(problem, v, s, w, lam, tilt, segments, merged)
         return v, merged | pooled.astype(merged.dtype) << level
 

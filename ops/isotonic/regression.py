@@ -172,7 +172,7 @@ def _solved(
         # A multiple of h_i is the h_i of another w_i and of another lam, which then differs by entry.
         strengths = strength(lam / power(sample_weight, problem.p - 1.0), POSITIVE_STRENGTH)
         w = w * sample_weight
-    found = solve(problem, s[:, ::step], w[:, ::step], strengths[:, ::step], solver, lam).report()
-    v = found.v[:, ::step]
+    solution = solve(problem, s[:, ::step], w[:, ::step], strengths[:, ::step], solver, lam).report()
+    v = solution.v[:, ::step]
     v = choose(v < lower, lower, choose(v > upper, upper, v))
-    return found._replace(v=choose(lower <= upper, v, np.nan))
+    return solution._replace(v=choose(lower <= upper, v, np.nan))

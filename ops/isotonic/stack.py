@@ -60,8 +60,8 @@ def pool_parabolas(hi: Array, lo: Array, c: Array) -> tuple[Array, Array, Array]
     start = (jnp.int32(1), jnp.int32(0), first, empty, jnp.zeros(size + 1, jnp.int32))
     start = varying_as(start, entries)
     _, depth, _, stack, ends = lax.while_loop(lambda carry: carry[0] <= size, push, start)
-    found = lax.scan(spread, depth - 1, jnp.arange(size, dtype=jnp.int32), reverse=True)[1]
-    return tuple(value.reshape(rows, n + 1)[:, 1:] for value in found)
+    results = lax.scan(spread, depth - 1, jnp.arange(size, dtype=jnp.int32), reverse=True)[1]
+    return tuple(value.reshape(rows, n + 1)[:, 1:] for value in results)
 
 
 def _at(values: Array, index: Array) -> Array:
@@ -75,9 +75,9 @@ def _put(values: Array, index: Array, value: Array) -> Array:
 @pool_parabolas.def_vmap
 def _rows_of_batch(size: int, batched: list[bool], *values: Array) -> tuple[tuple[Array, ...], tuple[bool, ...]]:
     """Adds the rows of a batch to those of the loop, which is fast for scalars alone."""
-    whole = [
+    expanded = [
         value if has else jnp.broadcast_to(value, (size, *value.shape))
         for value, has in zip(values, batched, strict=True)
     ]
-    found = pool_parabolas(*(value.reshape(-1, value.shape[-1]) for value in whole))
-    return tuple(value.reshape(whole[0].shape) for value in found), (True, True, True)
+    results = pool_parabolas(*(value.reshape(-1, value.shape[-1]) for value in expanded))
+    return tuple(value.reshape(expanded[0].shape) for value in results), (True, True, True)

@@ -56,8 +56,8 @@ def topk_solution(
 
 
 def _solved(x: Array, k: Array, lam: Array, *, problem: Problem, solver: Solver) -> tuple[Array, Solution]:
-    y, found = isotonic_topk(x, k, lam, problem, solver)
-    return y, found.report()
+    y, solution = isotonic_topk(x, k, lam, problem, solver)
+    return y, solution.report()
 
 
 def topk_weights(k: Array, n: int) -> Array:
@@ -65,9 +65,9 @@ def topk_weights(k: Array, n: int) -> Array:
 
     Its derivative in ``k`` is 1 at the first entry that is not fully selected.
     """
-    whole = jnp.floor(lax.stop_gradient(k))
+    floor = jnp.floor(lax.stop_gradient(k))
     index = jnp.arange(n, dtype=k.dtype).reshape(1, n)
-    return choose(index < whole, 1.0, choose(index == whole, k - whole, 0.0))
+    return choose(index < floor, 1.0, choose(index == floor, k - floor, 0.0))
 
 
 def _bring_infinities_near(s: Array, lam: Array, problem: Problem) -> Array:
@@ -116,27 +116,27 @@ def isotonic_topk(
         index = jnp.clip(jnp.ceil(lax.stop_gradient(k)).astype(jnp.int32) - 1, 0, s.shape[1] - 1)
         s = s - jnp.take_along_axis(lax.stop_gradient(s), index, axis=1)
     w = topk_weights(k, s.shape[1])
-    found = solve(problem, s, w, lam, solver)
-    alone = ~(found.linked | jnp.roll(found.linked, 1, axis=1))
+    solution = solve(problem, s, w, lam, solver)
+    alone = ~(solution.linked | jnp.roll(solution.linked, 1, axis=1))
     if even:
         # The solution with v >= 0 is the one without, truncated (Nemeth and Nemeth, 2012).
-        negative = found.v.hi < 0
+        negative = solution.v.hi < 0
         alone = alone & ~negative
-        found = found._replace(v=TwoFloat(*(choose(negative, 0.0, part) for part in found.v)))
+        solution = solution._replace(v=TwoFloat(*(choose(negative, 0.0, part) for part in solution.v)))
 
-    v, t = found.v.hi + found.v.lo, (s - found.v.hi) - found.v.lo
+    v, t = solution.v.hi + solution.v.lo, (s - solution.v.hi) - solution.v.lo
     # An unpooled entry needs no difference of s and v, and is exact.
     y = choose(alone, w * problem.slope(v), problem.dual(choose(alone, 0.0, t), lam))
     if isinstance(solver, PAV):
         y = choose(y >= 1, 1.0, y) if problem.linear else y
         # Also drops the derivative in k of an entry that only a larger k would select.
         y = choose(y <= 0, 0.0, y)
-    whole = alone & (w == 1)
+    full = alone & (w == 1)
     # Either t or y may underflow, but not both.
     selected = (t > 0 if isinstance(solver, PAV) else t != 0) | (alone & (y != 0))
-    z = choose(selected, choose(whole, 1.0, 0.5, s.dtype), 0.0)
+    z = choose(selected, choose(full, 1.0, 0.5, s.dtype), 0.0)
     if debias:
-        y = choose(selected, choose(whole, s, y + t), 0.0)
+        y = choose(selected, choose(full, s, y + t), 0.0)
     if isinstance(solver, PAV):
         marginal = gain_of_mask if problem.linear else gain_debiased if debias else gain
         equation = Equation(problem.p, problem.phi)
@@ -147,7 +147,7 @@ def isotonic_topk(
     lost = jnp.any(jnp.isnan(constant), axis=1, keepdims=True) | jnp.isnan(lam) | jnp.isnan(k)
     y = choose(lost, jnp.nan, y)
     if not even:
-        return y, found
+        return y, solution
     y = jnp.sign(entries) * y
     if problem.phi == HALF_SQUARE and (debias or problem.p == 2):
         # Entries that are 0 have a derivative if k exceeds the number of non-zero entries.
@@ -156,4 +156,4 @@ def isotonic_topk(
         nonzero, count = (jnp.sum(part, axis=1, keepdims=True) for part in (entries != 0, present))
         share = share_at_zero(given_k, nonzero, count, lam, problem.p)
         y = y + choose((entries == 0) & (share > 0), slope * share * entries, 0.0)
-    return y, found
+    return y, solution

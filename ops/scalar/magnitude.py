@@ -190,9 +190,9 @@ def magnitude_of(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, *, debias: bool, where: Any = None
 ) -> tuple[Array, ...]:
     """Returns the operator of entries laid out as ``equation.rows`` says."""
-    given = entries
+    unscaled = entries
     entries, lam, unit = in_units(entries, lam, equation)
-    selected = select_topk(entries, k, lam, equation, where, Given(given, 1.0 / unit))
+    selected = select_topk(entries, k, lam, equation, where, Given(unscaled, 1.0 / unit))
     if debias and equation.zero != "all" and equation.p < 2:
         selected = _without_negligible(selected, k, lam, equation)
     return tuple(y * unit for y in magnitude_from(selected, entries, k, lam, equation, debias))

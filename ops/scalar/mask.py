@@ -111,14 +111,14 @@ def _anywhere_in_a_batch(axis_size: int, in_batched: list[bool], condition: Arra
 def indices(entries: tuple[Array, ...], rows: Rows) -> tuple[Array, ...]:
     """Returns the index of every entry within its row, int32, counted over all arrays and all devices."""
     shard = jnp.int32(0) if rows.axis_name is None else lax.axis_index(rows.axis_name)
-    offset, found = jnp.int32(0), []
+    offset, places = jnp.int32(0), []
     sizes = [s.shape[-1] if rows.axis == -1 else s.size for s in entries]
     for s, size in zip(entries, sizes, strict=True):
         by_row = rows.axis == -1
         index = lax.broadcasted_iota(jnp.int32, s.shape, s.ndim - 1) if by_row else lax.iota(jnp.int32, size)
-        found.append(index.reshape(s.shape) + offset + shard * sum(sizes))
+        places.append(index.reshape(s.shape) + offset + shard * sum(sizes))
         offset = offset + size
-    return tuple(found)
+    return tuple(places)
 
 
 def _first(tied: tuple[tuple[Array, Array], ...], quota: Array, bound: int, rows: Rows) -> Array:

@@ -168,11 +168,11 @@ def find_root(
 
     def advance(state: State) -> State:
         gamma, anchored = current_point(state)
-        found = evaluate(gamma)
+        current = evaluate(gamma)
         point, rest = state.point, state.rest
         was_done = state.done > 0
-        level, step = found.level, found.step
-        is_left = found.excess > 0
+        level, step = current.level, current.step
+        is_left = current.excess > 0
         # The ends are single floats, rounded outwards so that the root stays between them.
         below = lax.select(rest < 0, jnp.nextafter(point, -jnp.inf), point)
         above = lax.select(rest > 0, jnp.nextafter(point, jnp.inf), point)
@@ -199,25 +199,25 @@ def find_root(
         size = lax.abs(level)
         slow = choose(size > 0.7 * state.best_level, state.slow + 1, 0)
         moved = two_sum(point, rest + step)
-        proposal = lax.select(found.trusted, moved.hi, interpolated)
-        beyond = lax.select(where_extended(found.trusted), moved.lo, zero)
+        proposal = lax.select(current.trusted, moved.hi, interpolated)
+        beyond = lax.select(where_extended(current.trusted), moved.lo, zero)
 
-        near = gap < 0.125 * found.scale
+        near = gap < 0.125 * current.scale
         low, high = lax.abs(left), lax.abs(right)
         # Ends that were not evaluated may be the extreme floats, and are no evidence of where the root lies.
         evaluated = (left > first) & (right < last)
-        far = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > found.scale) & ~found.trusted & evaluated
+        far = (lax.max(low, high) > 16.0 * lax.min(low, high)) & (gap > current.scale) & ~current.trusted & evaluated
         leads_outside = ~inside(proposal, beyond)
         bisect = (slow >= 2) | far | (state.evaluations >= GUESSES) | leads_outside
         halved = lax.select(near, left + 0.5 * gap, middle(left, right))
         proposal, beyond = lax.select(bisect, halved, proposal), lax.select(bisect, zero, beyond)
 
         stuck = bisect & ~((proposal > left) & (proposal < right))
-        leads = found.trusted & (step != 0)
-        arrived = found.converged & (~leads | leads_outside)
+        leads = current.trusted & (step != 0)
+        arrived = current.converged & (~leads | leads_outside)
         settled = leads & (moved.hi == point) & (moved.lo == rest)
-        narrow = where_extended(gap <= jnp.maximum(quarter_eps * found.scale, least))
-        finished = arrived | settled | narrow | jnp.isnan(found.excess)
+        narrow = where_extended(gap <= jnp.maximum(quarter_eps * current.scale, least))
+        finished = arrived | settled | narrow | jnp.isnan(current.excess)
         done = was_done | finished | (stuck & (anchored if extended is True else anchored | ~jnp.asarray(extended)))
         start_between = stuck & ~done  # the search goes on between two floats, from one of them
         origin, inwards = right, -0.5 * gap

@@ -45,8 +45,8 @@ class Rows:
         counted = jnp.float32 if size * shards <= 2**24 else jnp.int32
 
         def over_entries(value: Array) -> Array:
-            given = value.astype(counted) if value.dtype == bool else value
-            total = jnp.sum(given, axis=self.axis, keepdims=self.axis is not None)
+            terms = value.astype(counted) if value.dtype == bool else value
+            total = jnp.sum(terms, axis=self.axis, keepdims=self.axis is not None)
             return total.astype(jnp.int32) if value.dtype == bool else total
 
         of_array = shared(lambda s: jax.tree.map(over_entries, function(s)), entries)
@@ -121,7 +121,7 @@ def _reduced(parts: list[Array], adds: list[bool], first: list[Any]) -> list[Arr
     if n > piece:
         edges = (*len(lead) * [(0, 0, 0)], (0, -n % piece, 0))
         if n % piece:
-            parts = [lax.pad(part, one, edges) for part, one in zip(parts, first, strict=True)]
+            parts = [lax.pad(part, fill, edges) for part, fill in zip(parts, first, strict=True)]
         # Pieces have an axis of their own, along which a compiler may have divided them over devices.
         pieces = [part.reshape(*lead, -1, piece) for part in parts]
         return _reduced(_reduced(pieces, adds, first), adds, first)
@@ -188,8 +188,8 @@ class VectorRows(Rows):
             # The second value is unused, since XLA makes a slow loop for a single value.
             return self._reduce([key, ~key], [False, False], [lowest, lowest])[0]
 
-        found = list(map(shared(of_entry, entries), entries))
-        best = ordered_float(functools.reduce(jnp.maximum, found))
+        maxima = list(map(shared(of_entry, entries), entries))
+        best = ordered_float(functools.reduce(jnp.maximum, maxima))
         return best if self.axis_name is None else lax.pmax(best, self.axis_name)
 
     def extent(self, entries: tuple[Array, ...], floor: Array | float, *, signed: bool) -> tuple[Array, Array, Array]:
@@ -203,8 +203,8 @@ class VectorRows(Rows):
 
         adds, first = [True, False, False][: 2 + signed], [np.int32(0), lowest, lowest][: 2 + signed]
         of_array = shared(lambda s: self._reduce(of_entry(self.keys(s)), adds, first), entries)
-        found = [of_array(s) for s in entries]
-        counts, *extremes = zip(*found, strict=True)
+        reductions = [of_array(s) for s in entries]
+        counts, *extremes = zip(*reductions, strict=True)
         available = sum(counts)
         largest, *negative = [ordered_float(functools.reduce(jnp.maximum, keys)) for keys in extremes]
 
@@ -221,11 +221,11 @@ class VectorRows(Rows):
             # The rows may be divided over the devices. XLA reduces their results without a gather if they are reduced
             # one value at a time.
             parts = [part.reshape(count, devices, n // devices) for part in parts]
-        found = _reduced(parts, adds, first)
+        values = _reduced(parts, adds, first)
         if divided:
             steps = [lax.add if add else lax.max for add in adds]
-            found = [lax.reduce(part, one, step, (1,)) for part, one, step in zip(found, first, steps, strict=True)]
-        return [part.reshape(()) if self.axis is None else part[:, None] for part in found]
+            values = [lax.reduce(part, init, step, (1,)) for part, init, step in zip(values, first, steps, strict=True)]
+        return [part.reshape(()) if self.axis is None else part[:, None] for part in values]
 
     def _add_up(self, value: Any) -> Any:
         parts, tree = jax.tree.flatten(value)
@@ -240,8 +240,8 @@ class VectorRows(Rows):
             operands = [parts[index].astype(jnp.int32) if index in counts else parts[index] for index in loop]
             if len(operands) == 1:
                 operands.append((operands[0] == 0).astype(jnp.int32))
-            found = self._reduce(operands, [True] * len(operands), [np.zeros((), part.dtype) for part in operands])
-            for index, total in zip(loop, found[: len(loop)], strict=True):
+            sums = self._reduce(operands, [True] * len(operands), [np.zeros((), part.dtype) for part in operands])
+            for index, total in zip(loop, sums[: len(loop)], strict=True):
                 totals[index] = total
         return jax.tree.unflatten(tree, totals)
 
@@ -261,8 +261,8 @@ def in_one_loop(values: Values) -> Values:
 
     lowest = [-np.inf if jnp.issubdtype(each.dtype, jnp.floating) else jnp.iinfo(each.dtype).min for each in arrays]
     first = [np.array(low, each.dtype) for low, each in zip(lowest, arrays, strict=True)]
-    found = lax.reduce(pairs, first, larger, (last,))
-    return jax.tree.unflatten(tree, lax.optimization_barrier(found))  # as in `_reduced`
+    maxima = lax.reduce(pairs, first, larger, (last,))
+    return jax.tree.unflatten(tree, lax.optimization_barrier(maxima))  # as in `_reduced`
 
 
 def divided_over_cores(unfinished: Array) -> Array:
@@ -349,8 +349,8 @@ def in_one_function(function: Callable[..., Values], start: Values, *arguments: 
     rounds = lax.optimization_barrier(jnp.int32(1))
 
     def once(state: tuple[Array, Values]) -> tuple[Array, Values]:
-        count, given = lax.optimization_barrier((state[0], arguments))
-        return count + 1, function(*given)
+        count, operands = lax.optimization_barrier((state[0], arguments))
+        return count + 1, function(*operands)
 
     initial = (jnp.int32(0), varying_as(start, arguments))
     return lax.while_loop(lambda state: state[0] < rounds, once, initial)[1]

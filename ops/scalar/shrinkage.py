@@ -107,8 +107,8 @@ def find_unshifted(s: Array, lam: Array, equation: Equation) -> Array:
         )
 
     ends = End(equation.lower(s.dtype), jnp.inf), End(float(jnp.finfo(s.dtype).max), -jnp.inf)
-    found = find_root(evaluate, s, *ends, rows=equation.rows).point
-    return found.hi + found.lo
+    root = find_root(evaluate, s, *ends, rows=equation.rows).point
+    return root.hi + root.lo
 
 
 @unshifted.defjvp

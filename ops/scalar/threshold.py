@@ -50,9 +50,9 @@ def _sums(entries: tuple[Array, ...], gamma: TwoFloat, lam: Array, equation: Equ
 
 def remainder(k: Array, count: Array) -> Array:
     """Returns ``k - count`` for an integer ``count``, exact even where floats do not hold every integer."""
-    whole = jnp.floor(k)
+    floor = jnp.floor(k)
     # The integer part of a NaN is arbitrary, but its fraction makes the result NaN.
-    return (whole.astype(count.dtype) - count).astype(k.dtype) + (k - whole)
+    return (floor.astype(count.dtype) - count).astype(k.dtype) + (k - floor)
 
 
 def _log_odds(excess: Array, k: Array, available: Array) -> Array:
@@ -110,13 +110,13 @@ def _evaluate(sums: Sums, k: Array, available: Array, lam: Array, equation: Equa
     roundings = (2 if equation.linear else 4) * (1 + exponent)
     # If the gap between entries at k is wider than the width, every gamma of an interval is a root that selects nothing
     # in part. At its ends rounding leaves shares like 1 - eps or 1e-20; a step further inside they are 1 and 0.
-    whole = rest == jnp.floor(rest)
-    tolerance = eps * jnp.maximum(roundings * partial, choose(whole, 4 * jnp.minimum(k, 1.0), 0.0))
+    is_integer = rest == jnp.floor(rest)
+    tolerance = eps * jnp.maximum(roundings * partial, choose(is_integer, 4 * jnp.minimum(k, 1.0), 0.0))
     if equation.zero == "some":  # hard rows count exactly
         tolerance = choose(lam == 0, 0.0, tolerance)
     small = jnp.abs(excess) <= tolerance
     none = partial < 0.5
-    at_end = small & (excess != 0) & whole & (none | (partial >= (1 - 8 * eps) * weight))
+    at_end = small & (excess != 0) & is_integer & (none | (partial >= (1 - 8 * eps) * weight))
     size = jnp.abs(step)
     inwards = jnp.sign(excess) * (lax.select(none, size, 2.0 * size) + eps * scale)
     return Evaluation(
@@ -248,12 +248,12 @@ def search(
         rows=equation.rows,
         ahead=ahead,
     )
-    zero, found = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
+    zero, valid = jnp.zeros_like(k), root.point.hi == root.point.hi  # false for a row with a NaN
     # For k = 0 the threshold is above all entries, so that rounding or underflow select nothing.
     above = TwoFloat(jnp.nextafter(size.largest, jnp.inf), zero)
-    point = select((k == 0) & found, above, root.point)
+    point = select((k == 0) & valid, above, root.point)
     if equation.zero != "none":
-        point = select((k > 0) & (lam == 0) & found, TwoFloat(root.right, zero), point)
+        point = select((k > 0) & (lam == 0) & valid, TwoFloat(root.right, zero), point)
     return point, root.evaluations
 
 

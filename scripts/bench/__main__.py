@@ -58,8 +58,8 @@ def main(arguments: Sequence[str]) -> int:
 def group_of(name: str, scale: str) -> Group:
     """The group of a section at a scale."""
     module, _, function = GROUPS[name].rpartition(".")
-    found: Group = getattr(importlib.import_module(f"scripts.{module}"), function)(scale)
-    return found
+    group: Group = getattr(importlib.import_module(f"scripts.{module}"), function)(scale)
+    return group
 
 
 def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -93,12 +93,12 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                 continue
             print(f"{name}: {case.name}", flush=True)
             try:
-                found = isolated(case.measure, _LONGEST if scale == "device" else None)
+                result = isolated(case.measure, _LONGEST if scale == "device" else None)
             except FailedError as error:
-                found = {"failed": {case.name: str(error)}}
-            short = json.loads(json.dumps(found), parse_float=lambda number: float(f"{float(number):.4g}"))
+                result = {"failed": {case.name: str(error)}}
+            short = json.loads(json.dumps(result), parse_float=lambda number: float(f"{float(number):.4g}"))
             pprint.pp(short, width=160)
-            record.add(section, case.name, found)
+            record.add(section, case.name, result)
             section["complete"] = len(section["measured"]) == len(group.cases)
             record.write(path, section_name, section)
         failed += [f"{name}: {who}: {reason}" for who, reason in _failures(section)]

@@ -29,7 +29,7 @@ def measure(length: int, seconds: float, contest: Contest) -> Found:
     """Times of a layer with each selector, also over that of the dense one, and its bytes beside the arguments."""
     x = jax.random.normal(jax.random.key(0), (1, length, WIDTH))
     made = {name: contest.attempt(name, functools.partial(_compiled, name, x)) for name in NAMES}
-    prepared = {name: found for name, found in made.items() if found is not None}
+    prepared = {name: program for name, program in made.items() if program is not None}
     calls = {name: Call(functools.partial(compiled, *arguments)) for name, (compiled, arguments) in prepared.items()}
     times = contest.time(calls, Budget(seconds, fewest=3, most=100))
     rows: dict[str, dict[str, Any]] = {}

@@ -87,18 +87,18 @@ class Contestant:
         batch, n, k = inputs.shape
         rows = np.unique(np.linspace(0, batch - 1, max(1, min(batch, _CHECKED // n))).astype(int))
         output, gradient = expected(self.reference, inputs.x[rows], k, inputs.weights[rows])
-        found = {mode: _array(result).reshape(batch, -1)[rows] for mode, result in results.items()}
-        errors = {"max_abs_error": float(np.max(np.abs(found[FORWARD] - output)))}
-        if BOTH in found and self.tolerance:
-            difference = found[BOTH] - gradient
+        arrays = {mode: _array(result).reshape(batch, -1)[rows] for mode, result in results.items()}
+        errors = {"max_abs_error": float(np.max(np.abs(arrays[FORWARD] - output)))}
+        if BOTH in arrays and self.tolerance:
+            difference = arrays[BOTH] - gradient
             if self.is_mask:  # a float32 may fall on the other side of a kink, where the gradient is another
-                difference = np.where(_side(found[FORWARD]) == _side(output), difference, 0.0)
+                difference = np.where(_side(arrays[FORWARD]) == _side(output), difference, 0.0)
             size = np.linalg.norm(gradient) or 1.0
             errors["relative_gradient_error"] = float(np.linalg.norm(difference) / size)
         if not all(error <= limit for error, limit in zip(errors.values(), self.tolerance or (np.inf,), strict=False)):
             raise ValueError(f"off by more than the tolerance, {self.tolerance}: {errors}")
         if self.is_mask:
-            errors["relative_sum_error"] = float(np.max(np.abs(found[FORWARD].sum(-1) - k)) / k)
+            errors["relative_sum_error"] = float(np.max(np.abs(arrays[FORWARD].sum(-1) - k)) / k)
         return errors
 
 
@@ -144,13 +144,15 @@ def _without_gradient(function: Function, inputs: Inputs) -> Calls:
 
 def operators(lams: Sequence[float]) -> dict[str, Function]:
     """The operators by name, such as ``topk_mask p=4/3 lam=0.1``; lam is 1 where the name does not say otherwise."""
-    found: dict[str, Function] = {}
+    functions: dict[str, Function] = {}
     for lam, (label, p) in itertools.product(lams, EXPONENTS.items()):
         name = f"topk_mask p={label}" + (f" lam={lam:g}" if lam != 1.0 else "")
-        found[name] = functools.partial(ops.topk_mask, lam=lam, p=p)
+        functions[name] = functools.partial(ops.topk_mask, lam=lam, p=p)
     for debias, (label, p) in itertools.product((False, True), EXPONENTS.items()):
-        found[f"topk_mag p={label}" + " debias" * debias] = functools.partial(ops.topk_mag, lam=1.0, p=p, debias=debias)
-    return found
+        functions[f"topk_mag p={label}" + " debias" * debias] = functools.partial(
+            ops.topk_mag, lam=1.0, p=p, debias=debias
+        )
+    return functions
 
 
 def contestants(lams: Sequence[float]) -> Iterator[Contestant]:
@@ -175,15 +177,15 @@ def _top_k_mask(x: Array, k: int) -> Array:
 
 def peers() -> tuple[list[Contestant], dict[str, str]]:
     """Other people's contestants that can run, and by package the reason why others cannot."""
-    found, missing = [], {}
+    available, missing = [], {}
     for name, load in _PEERS.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found.append(load())
+                available.append(load())
         except Exception as error:  # a package out of step with JAX fails in its own way
             missing[name] = why(error)
-    return found, missing
+    return available, missing
 
 
 def _projected(x: Array, k: int) -> Array:

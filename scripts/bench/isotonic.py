@@ -67,15 +67,15 @@ def shape_of(n: int) -> Shape:
 
 def measure_batch(shape: Shape, seconds: float, contest: Contest) -> Found:
     """The same as `measure_times` for several rows at once."""
-    found = measure_times(shape, seconds, contest)
-    return {"batches": [{"batch": shape.batch, **row} for row in found["rows"]], "failed": found["failed"]}
+    result = measure_times(shape, seconds, contest)
+    return {"batches": [{"batch": shape.batch, **row} for row in result["rows"]], "failed": result["failed"]}
 
 
 def measure_times(shape: Shape, seconds: float, contest: Contest) -> Found:
     """Quartiles of the time of every way, for rows of standard normal float32."""
     calls = contest.compiled(dict(_programs(shape, _TIMED_LAM)), jnp.asarray(draw(shape).x))
-    found = contest.time(calls, Budget(seconds, fewest=5, most=400))
-    rows = [{"way": name, "n": shape.n, "k": shape.k, **time._asdict()} for name, time in found.items()]
+    summaries = contest.time(calls, Budget(seconds, fewest=5, most=400))
+    rows = [{"way": name, "n": shape.n, "k": shape.k, **time._asdict()} for name, time in summaries.items()]
     return {"rows": rows, "failed": contest.failed}
 
 
@@ -96,8 +96,8 @@ def measure_regression(n: int, seconds: float, contest: Contest) -> Found:
 
         if call := contest.attempt(name, prepare):
             calls[name] = call
-    found = contest.time(calls, Budget(seconds, fewest=5, most=400))
-    rows = [{"package": name, "n": n, **time._asdict()} for name, time in found.items()]
+    summaries = contest.time(calls, Budget(seconds, fewest=5, most=400))
+    rows = [{"package": name, "n": n, **time._asdict()} for name, time in summaries.items()]
     return {"regressions": rows, "failed": contest.failed}
 
 

@@ -52,8 +52,8 @@ def group(scale: str) -> Group:
 
 
 def _compared(shape: Shape, lams: Sequence[float], budget: Budget, contest: Contest) -> Found:
-    found, missing = known.peers()
-    return {"cases": [compare(shape, [*known.contestants(lams), *found], budget, contest)], "missing_peers": missing}
+    peers, missing = known.peers()
+    return {"cases": [compare(shape, [*known.contestants(lams), *peers], budget, contest)], "missing_peers": missing}
 
 
 def compare(shape: Shape, compared: Iterable[Contestant], budget: Budget, contest: Contest) -> Found:
@@ -143,10 +143,10 @@ def _memory(name: str, n: int, _contest: Contest) -> Found:
     function = functools.partial(known.operators([1.0])[name], k=n // 10)
     both = jax.value_and_grad(functools.partial(known.weighted_sum, function))
     row = jax.ShapeDtypeStruct((1, n), jnp.float32)
-    found = {}
+    memory = {}
     for mode, program, arguments in ((FORWARD, function, (row,)), (BOTH, both, (row, row))):
         plan = jax.jit(program).lower(*arguments).compile().memory_analysis()
         assert plan is not None  # CPUs and GPUs tell
         used = plan.temp_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes
-        found[mode] = {"compiled": used / (4 * n)}
-    return {"memory": [{"contestant": name, "n": n, **found}]}
+        memory[mode] = {"compiled": used / (4 * n)}
+    return {"memory": [{"contestant": name, "n": n, **memory}]}

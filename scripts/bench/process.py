@@ -46,9 +46,9 @@ def isolated(measure: Measure, minutes: float | None = None) -> Found:
     """
     lost: dict[str, str] = {}
     while True:
-        found, name, reason = _tried(measure, lost, minutes)
-        if found is not None:
-            return found
+        result, name, reason = _tried(measure, lost, minutes)
+        if result is not None:
+            return result
         if not name or len(lost) == _MOST_LOST:
             raise FailedError(reason)
         print(f"  {name} is left out: {reason}", flush=True)
@@ -66,8 +66,8 @@ def _tried(measure: Measure, lost: Mapping[str, str], minutes: float | None) -> 
     try:
         if not receiver.poll(None if minutes is None else 60 * minutes):
             return None, about.value.decode(), f"not done after {minutes:g} minutes"
-        found, reason = receiver.recv()
-        return found, about.value.decode(), reason
+        result, reason = receiver.recv()
+        return result, about.value.decode(), reason
     except EOFError:
         process.join()
         return None, about.value.decode(), f"it ended the process with status {process.exitcode}"

@@ -37,7 +37,9 @@ def surroundings(arguments: Iterable[str], _contest: Any = None) -> Section:
     """Returns what a record says of the command, the code by its content, the packages and the machine."""
     environment = describe(["python", "-m", "scripts.bench", *arguments])
     environment["code"] = _digest()
-    installed = {one.name.lower().replace("_", "-"): one.version for one in importlib.metadata.distributions()}
+    installed = {
+        package.name.lower().replace("_", "-"): package.version for package in importlib.metadata.distributions()
+    }
     environment["packages"] |= {name: installed.get(name) for name in _PACKAGES}
     environment["devices"]["runtime"] = jax.devices()[0].client.platform_version
     return environment

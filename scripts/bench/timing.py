@@ -131,9 +131,9 @@ def _plan(call: Callable[[], Any], seconds: float, budget: Budget) -> tuple[Call
     burst, ignored = (_BURST, 1) if estimate < _FAST else (1, 0)
 
     def turn() -> list[float]:
-        found = [clock() for _ in range(burst + ignored)]
+        times = [clock() for _ in range(burst + ignored)]
         time.sleep(_SETTLE)
-        return found[ignored:]
+        return times[ignored:]
 
     cost = estimate * (burst + ignored) + _SETTLE
     return turn, int(np.clip(seconds / cost, -(-budget.fewest // burst), -(-budget.most // burst)))

@@ -104,10 +104,10 @@ def _routers(settings: Settings, contest: Contest) -> Found:
     configs = {name: router_config(name, settings["size"]) for name in settings.get("steps", ROUTERS)}
     steps = _steps(configs, experiment.RECIPE, settings, 1000, contest)
     by_itself, times = _times(parts, steps, settings, contest)
-    found: Found = {"routers": overheads(times, by_itself, HARD, layers), "failed": contest.failed}
+    result: Found = {"routers": overheads(times, by_itself, HARD, layers), "failed": contest.failed}
     for section, names in (("masks", MASKS), ("dispatchers", DISPATCHERS)):
-        found[section] = {name: by_itself[name]._asdict() for name in names if name in by_itself}
-    return found
+        result[section] = {name: by_itself[name]._asdict() for name in names if name in by_itself}
+    return result
 
 
 def _dtype() -> str:

@@ -99,12 +99,12 @@ def _limit(groups: Sequence[Group]) -> int:
 def _curves(group: Group, limit: int) -> Json:
     """Returns `x`, the places of the drawn rows on the axes, and `curves`, the points of each at those rows."""
     values = group.series.values
-    found = {name: curve(values[name]) for name in group.series.metrics}
-    kept = {name: rows_kept(mean, limit) for name, (mean, _) in found.items() if not np.isnan(mean).all()}
+    intervals = {name: curve(values[name]) for name in group.series.metrics}
+    kept = {name: rows_kept(mean, limit) for name, (mean, _) in intervals.items() if not np.isnan(mean).all()}
     places = np.unique(np.concatenate([np.zeros(0, int), *kept.values()]))
     curves = {}
     for name, chosen in kept.items():
-        mean, half = (values[chosen] for values in found[name])
+        mean, half = (values[chosen] for values in intervals[name])
         curves[name] = {"mean": _numbers(mean, 5)}
         if not np.isnan(half).all():
             curves[name]["half"] = _numbers(half, 3)

@@ -11,7 +11,10 @@ from experiments.vmoe.report import PRESENTATION as VMOE
 from experiments.vmoe_clusters.report import PRESENTATION as CLUSTERS
 
 # In the order of the page.
-PRESENTATIONS = {one.experiment: one for one in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS, SPARSE_ATTENTION)}
+PRESENTATIONS = {
+    presentation.experiment: presentation
+    for presentation in (PRUNING, LEARNED_MASKS, FINE_TUNING, VMOE, CLUSTERS, SPARSE_ATTENTION)
+}
 # Runs of other programs are taken to read every field.
 _OTHER = Presentation("", Kinds("", {}), method=lambda fields: "", baseline="")
 

@@ -11,7 +11,12 @@ from typing import Any
 import fsspec
 
 _READ = (
-    *("config.json", "environment.json", "metrics.jsonl", "summary.json", "runs.jsonl", "arrays.npz"),
+    "config.json",
+    "environment.json",
+    "metrics.jsonl",
+    "summary.json",
+    "runs.jsonl",
+    "arrays.npz",
     "examples.npz",
 )
 

@@ -99,9 +99,9 @@ def rows_kept(values: np.ndarray, limit: int) -> np.ndarray:
     edges = np.linspace(1, len(values) - 1, max(1, (limit - 2) // 2) + 1).astype(int)
     # A row of indices for each stretch; shorter stretches have their last index twice, which changes no extreme.
     stretches = np.minimum(edges[:-1, None] + np.arange(np.diff(edges).max()), edges[1:, None] - 1)
-    found = values[stretches]
-    known = ~np.isnan(found)
-    ends = [np.where(known, found, np.inf).argmin(axis=1), np.where(known, found, -np.inf).argmax(axis=1)]
+    by_stretch = values[stretches]
+    known = ~np.isnan(by_stretch)
+    ends = [np.where(known, by_stretch, np.inf).argmin(axis=1), np.where(known, by_stretch, -np.inf).argmax(axis=1)]
     each = np.arange(len(stretches))
     kept = [stretches[each, end][known.any(axis=1)] for end in ends]
     return np.unique(np.concatenate([[0, len(values) - 1], *kept]))

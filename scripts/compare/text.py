@@ -30,12 +30,14 @@ def tables(groups: Sequence[Group], reference: str | None = None) -> list[str]:
             members.setdefault((group.experiment, name), []).append(group)
     lines: list[str] = []
     for (experiment, name), its in members.items():
-        baselines = {id(one.runs[0]): one for one in its}
-        rows = [{"runs": one.label} | _cells(one, name, called or baselines.get(id(one.baseline))) for one in its]
+        baselines = {id(group.runs[0]): group for group in its}
+        rows = [
+            {"runs": group.label} | _cells(group, name, called or baselines.get(id(group.baseline))) for group in its
+        ]
         lines += [printable(f"{experiment}: {name}" if experiment else name), "", *_aligned(rows), ""]
     lines.append("Mean ± half width of the 95 % t-interval over seeds; differences are paired by seed.")
-    used = [one.baseline for one in groups]
-    if called is None and any(one.done and one.baseline is None and one.runs[0] not in used for one in groups):
+    used = [group.baseline for group in groups]
+    if called is None and any(group.done and group.baseline is None and group.runs[0] not in used for group in groups):
         lines.append(
             "Without a difference: no baseline of one data set, network and length; --reference=RUN names one."
         )
@@ -54,13 +56,13 @@ def _aligned(rows: Sequence[dict[str, str]]) -> list[str]:
 
 def _called(groups: Sequence[Group], reference: str) -> Group:
     """Returns the group with this label, or with a run of this name."""
-    found = [group for group in groups if reference in (group.label, *(run.name for run in group.runs))]
-    if len(found) != 1:
+    matches = [group for group in groups if reference in (group.label, *(run.name for run in group.runs))]
+    if len(matches) != 1:
         names = "; ".join(name for group in groups for name in (group.label, *(run.name for run in group.runs)))
         raise UsageError(f"--reference={reference} must be the label of one group or the name of a run of it: {names}")
-    if not found[0].done:
-        raise UsageError(f"--reference={reference} is {found[0].label}, from which nothing is subtracted yet")
-    return found[0]
+    if not matches[0].done:
+        raise UsageError(f"--reference={reference} is {matches[0].label}, from which nothing is subtracted yet")
+    return matches[0]
 
 
 def _cells(group: Group, metric: str, reference: Group | None) -> dict[str, str]:

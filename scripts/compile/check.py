@@ -27,8 +27,8 @@ class Step(NamedTuple):
 
 _VIT = ("cifar100_vit", "--config=configs/cifar100_vit.py:loss=topk")
 _RELAXED, _HARD, _LARGER = (
-    ("vmoe", f"--config=configs/vmoe.py:router={one}", "--config.mesh.expert=4")
-    for one in ("relaxed", "hard", "relaxed,size=B/16")
+    ("vmoe", f"--config=configs/vmoe.py:router={router}", "--config.mesh.expert=4")
+    for router in ("relaxed", "hard", "relaxed,size=B/16")
 )
 STEPS = (
     Step("ViT-B/16 top-3", _VIT, ("v5litepod-16", "v6e-16", "h200-8")),
@@ -77,8 +77,8 @@ def go(types: Sequence[str]) -> int:
     known = list(dict.fromkeys(chip for row in cells.values() for chip in row))
     print(line(["program", *known]), line(["---", *["---:"] * len(known)]), sep="\n")
     print(*(line([name, *(row.get(chip, "-") for chip in known)]) for name, row in cells.items()), sep="\n")
-    for one in failed:
-        print(f"FAILED: {one}", file=sys.stderr)
+    for failure in failed:
+        print(f"FAILED: {failure}", file=sys.stderr)
     return 1 if failed else 0
 
 

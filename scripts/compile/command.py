@@ -43,10 +43,10 @@ def _operators(slice_: Slice, options: argparse.Namespace) -> int:
     compiler.prepare(slice_)
     device, failed = compiler.devices(slice_)[0], False
     for name, size in operators.cases():
-        found = operators.compile_(name, size, slice_, device)
-        failed = failed or "error" in found
-        said = [found.get("error") or step.size_of(found["needed"]), *found["warnings"]]
-        print(json.dumps(found) if options.json else f"{found['program']}: {'; '.join(said)}", flush=True)
+        result = operators.compile_(name, size, slice_, device)
+        failed = failed or "error" in result
+        said = [result.get("error") or step.size_of(result["needed"]), *result["warnings"]]
+        print(json.dumps(result) if options.json else f"{result['program']}: {'; '.join(said)}", flush=True)
     return 1 if failed else 0
 
 
@@ -58,9 +58,9 @@ def _step(slice_: Slice, options: argparse.Namespace, overrides: Sequence[str]) 
         print(step.heading(program, slice_), flush=True)
     fits = True
     for part in ("train",) if options.no_evaluation else ("train", "evaluation"):
-        found = step.compile_(program, part, slice_)
-        print(json.dumps(found) if options.json else "\n".join(step.lines(part, found, slice_)), flush=True)
-        fits = fits and found["fits"]
+        result = step.compile_(program, part, slice_)
+        print(json.dumps(result) if options.json else "\n".join(step.lines(part, result, slice_)), flush=True)
+        fits = fits and result["fits"]
     return 0 if fits else DOES_NOT_FIT
 
 

@@ -45,10 +45,10 @@ def outcome(lowered: Lowered, slice_: Slice, kept: Path | None = None) -> dict[s
     path = (kept or KEPT) / f"{hashlib.sha256(repr(what).encode()).hexdigest()[:24]}.json"
     if path.exists():
         return read_object(path, "remove it, to compile anew")
-    found = _compile(lowered, slice_)
+    result = _compile(lowered, slice_)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, found)
-    return found
+    write_json(path, result)
+    return result
 
 
 def _compile(lowered: Lowered, slice_: Slice) -> dict[str, Any]:
@@ -60,7 +60,12 @@ def _compile(lowered: Lowered, slice_: Slice) -> dict[str, Any]:
             amount, unit, limit, unit_of_limit = filter(lambda group: group is not None, exceeded.groups())
             needed, available = float(amount) * _UNITS[unit], float(limit) * _UNITS[unit_of_limit]
             _, largest = hlo.read(lowered.as_text("hlo", debug_info=True))
-            return {"fits": False, "needed": needed, "available": available, "largest": [vars(one) for one in largest]}
+            return {
+                "fits": False,
+                "needed": needed,
+                "available": available,
+                "largest": [vars(buffer) for buffer in largest],
+            }
         raise Refused(" ".join(str(error).split())[:400] or type(error).__name__) from error
     seconds = time.perf_counter() - start
     sizes: Any = compiled.memory_analysis()
@@ -72,9 +77,9 @@ def _compile(lowered: Lowered, slice_: Slice) -> dict[str, Any]:
     }
     collectives, largest = hlo.read(compiled.as_text() or "")
     needed = sum(memory.values())
-    found = {"fits": needed <= slice_.chip.memory, "needed": needed, "available": slice_.chip.memory, "memory": memory}
-    return found | {
-        "largest": [vars(one) for one in largest],
-        "collectives": [vars(one) for one in collectives],
+    result = {"fits": needed <= slice_.chip.memory, "needed": needed, "available": slice_.chip.memory, "memory": memory}
+    return result | {
+        "largest": [vars(buffer) for buffer in largest],
+        "collectives": [vars(collective) for collective in collectives],
         "seconds": round(seconds, 1),
     }

@@ -68,8 +68,8 @@ def read(text: str, number: int = 6) -> tuple[list[Collective], list[Buffer]]:
         total.at_least |= not known
     buffers = [buffer for computation, buffer in program.buffers if computation not in program.fused]
     by_shape = {buffer.shape: buffer for buffer in reversed(buffers)}
-    largest = sorted(by_shape.values(), key=lambda one: -one.bytes)[:number]
-    return sorted(totals.values(), key=lambda one: -one.sent), largest
+    largest = sorted(by_shape.values(), key=lambda buffer: -buffer.bytes)[:number]
+    return sorted(totals.values(), key=lambda collective: -collective.sent), largest
 
 
 class _Program:
@@ -90,7 +90,7 @@ class _Program:
             self.entry = self.here if line["entry"] else self.entry
             return
         opcode, rest = line["opcode"], line["rest"]
-        called = [name.strip("% ") for found in _CALLED.findall(rest) for name in "".join(found).split(",")]
+        called = [name.strip("% ") for groups in _CALLED.findall(rest) for name in "".join(groups).split(",")]
         for name in called:
             self._callers[name].append((self.here, rest if opcode == "while" else ""))
         if opcode == "fusion":
@@ -103,8 +103,8 @@ class _Program:
         made = [
             _array(shape, source[1].replace("\\'", "'") if source else "") for shape in _SHAPE.finditer(line["made"])
         ]
-        if found := _collective(opcode, rest, [buffer.bytes for buffer, _ in made]):
-            self.collectives.append((self.here, *found))
+        if collective := _collective(opcode, rest, [buffer.bytes for buffer, _ in made]):
+            self.collectives.append((self.here, *collective))
         if not _NO_BUFFER.match(opcode) and (opcode != "parameter" or self.here == self.entry):
             self.buffers += [(self.here, buffer) for buffer, in_memory in made if in_memory]
 
@@ -132,7 +132,7 @@ def _array(shape: re.Match[str], source: str) -> tuple[Buffer, bool]:
     """An array, and whether it is in the main memory: others, as S(1), are on the chip."""
     bits = re.search(r"\d+", shape["dtype"])
     item = int(bits[0]) / 8 if bits else float(shape["dtype"] == "pred")
-    size = math.prod(int(one.lstrip("<=")) for one in shape["dims"].split(",") if one) * item
+    size = math.prod(int(dim.lstrip("<=")) for dim in shape["dims"].split(",") if dim) * item
     return Buffer(f"{shape['dtype']}[{shape['dims']}]", size, source), not re.search(r"S\([1-9]", shape["layout"] or "")
 
 
@@ -145,11 +145,11 @@ def _collective(opcode: str, rest: str, made: list[float]) -> tuple[str, int, fl
         return None
     group = _group(rest)
     if opcode.endswith("-start") and kind != "all-reduce":  # a tuple of operands, as many results, and counters
-        arrays = [one for one in made if one > 4]
+        arrays = [size for size in made if size > 4]
         made = arrays[len(arrays) // 2 :]
-    others, whole = (group - 1) / group, sum(made)
+    others, total = (group - 1) / group, sum(made)
     factors = {"all-reduce": 2 * others, "reduce-scatter": others * group}
-    return kind, group, factors.get(kind, 1.0 if kind.startswith("collective") else others) * whole
+    return kind, group, factors.get(kind, 1.0 if kind.startswith("collective") else others) * total
 
 
 def _group(rest: str) -> int:

@@ -21,7 +21,12 @@ SHORT, LONG = (128, 1000, 100), (1, 1_000_000, 100_000)
 # Sort and pool the entries, which takes XLA minutes to compile for a TPU at a million.
 _SHORT_ALONE = frozenset(
     (
-        *("owl_norm", "project_permutahedron", "soft_sort", "soft_rank", "soft_quantile", "isotonic_regression"),
+        "owl_norm",
+        "project_permutahedron",
+        "soft_sort",
+        "soft_rank",
+        "soft_quantile",
+        "isotonic_regression",
         "prefix_topk_threshold",
     )
 )
@@ -33,7 +38,10 @@ def _descending(x: Any) -> Any:
 
 def _named(call: Callable[[Any, Any, int], Any], *operators: Any) -> dict[str, Callable[[Any, int, Any], Any]]:
     """Operators by name that are called in the same way: `call(operator, x, k)`."""
-    return {one.__name__: functools.partial(lambda one, x, k, labels: call(one, x, k), one) for one in operators}
+    return {
+        operator.__name__: functools.partial(lambda operator, x, k, labels: call(operator, x, k), operator)
+        for operator in operators
+    }
 
 
 # Take x [rows, n], k and labels [rows], and are differentiated in x.
@@ -89,17 +97,17 @@ def lower(name: str, size: tuple[int, int, int], device: Any) -> jax.stages.Lowe
     # Outside of the mesh: what an operator computes of its options alone, once and for all, it may compute on the CPU.
     jax.eval_shape(squares, *shapes)
     with jax.set_mesh(mesh):
-        there = (one.update(sharding=NamedSharding(mesh, PartitionSpec())) for one in shapes)
+        there = (shape.update(sharding=NamedSharding(mesh, PartitionSpec())) for shape in shapes)
         return jax.jit(jax.value_and_grad(squares)).lower(*there)
 
 
 def compile_(name: str, size: tuple[int, int, int], slice_: Slice, device: Any) -> dict[str, Any]:
     """Compiles an operator: its `compiled.outcome`, or `error`; and `warnings`, as where no kernel can be made."""
-    found: dict[str, Any] = {"program": f"{name} ({size[0]}, {size[1]})"}
+    result: dict[str, Any] = {"program": f"{name} ({size[0]}, {size[1]})"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found |= compiled.outcome(lower(name, size, device), slice_)
+            result |= compiled.outcome(lower(name, size, device), slice_)
         except Exception as error:  # whatever an operator does that such a device cannot, and the compiler's refusals
-            found["error"] = f"{type(error).__name__}: {first_line(error)}"
-    return found | {"warnings": [str(one.message) for one in caught]}
+            result["error"] = f"{type(error).__name__}: {first_line(error)}"
+    return result | {"warnings": [str(warning.message) for warning in caught]}

@@ -62,32 +62,32 @@ def compile_(program: Program, part: str, slice_: Slice) -> dict[str, Any]:
         traced = program.trace() if part == "train" else evaluation.make(program).trace(program.state.params)
         lowered = traced.lower()
     try:
-        found = compiled.outcome(lowered, slice_)
+        result = compiled.outcome(lowered, slice_)
     except compiled.Refused as error:
         raise UsageError(f"the compiler refuses the {part} for {slice_.type}: {error}") from error
     leaves = jax.tree.leaves(program.state)
-    state = sum(math.prod(one.sharding.shard_shape(one.shape)) * one.dtype.itemsize for one in leaves)
-    found |= {"operations": operations.count(traced.jaxpr.jaxpr) / slice_.count, "state": state}
-    return found if found["fits"] else found | {"change": changes(program.config, state, found["available"])}
+    state = sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
+    result |= {"operations": operations.count(traced.jaxpr.jaxpr) / slice_.count, "state": state}
+    return result if result["fits"] else result | {"change": changes(program.config, state, result["available"])}
 
 
 def changes(config: ConfigDict, state_bytes: float, available: float) -> list[str]:
     """Lists changes to a config that does not fit, the cheapest first; bytes are those of a device."""
-    found = []
+    suggestions = []
     sizes = mesh_lib.axis_sizes(config)
     state_is_most = state_bytes > 0.5 * available
     if "mesh" in config and sizes["data"] > 1:
         if config.get("moe") is not None and sizes["expert"] == 1:
-            found.append("--config.mesh.expert=N, which divides the experts among N devices")
+            suggestions.append("--config.mesh.expert=N, which divides the experts among N devices")
         by_fsdp = "--config.mesh.fsdp=N, which divides parameters and optimizer among N devices"
-        found.insert(0 if state_is_most else len(found), by_fsdp)
+        suggestions.insert(0 if state_is_most else len(suggestions), by_fsdp)
     model = config.get("model")
     if model is not None and model.get("remat") is False:
-        found.append("--config.model.remat=True, which computes activations again instead of keeping them")
+        suggestions.append("--config.model.remat=True, which computes activations again instead of keeping them")
     if "accumulate" in config:
         twice = 2 * (config.accumulate or 1)
-        found.append(f"--config.accumulate={twice}, which takes the batch in {twice} parts, one after the other")
-    return [*found, f"--config.batch_size below {config.batch_size}", "a type with more devices"]
+        suggestions.append(f"--config.accumulate={twice}, which takes the batch in {twice} parts, one after the other")
+    return [*suggestions, f"--config.batch_size below {config.batch_size}", "a type with more devices"]
 
 
 def heading(program: Program, slice_: Slice) -> str:
@@ -108,13 +108,13 @@ def lines(part: str, found: dict[str, Any], slice_: Slice) -> list[str]:
         f"{part}: {'fits' if found['fits'] else 'DOES NOT FIT'}: a device needs {needed} of {available}",
         "  " + ", ".join(f"{name} {size_of(size)}" for name, size in memory.items()),
         f"  largest arrays of {whose}, without padding:",
-        *(f"    {size_of(one['bytes'])}  {one['shape']}  {one['source']}".rstrip() for one in found["largest"]),
+        *(f"    {size_of(array['bytes'])}  {array['shape']}  {array['source']}".rstrip() for array in found["largest"]),
         f"  operations of matrix products on a device: {found['operations']:.4g}, which take {at_peak:.2f} ms at the "
         f"published rate of a {slice_.chip.name} (computed, not measured)",
         *(
-            f"  {one['count']} {one['kind']} among {one['group']}: a device sends {size_of(one['sent'])}"
-            f"{' or more, as a loop goes on until its data are done' if one['at_least'] else ''}"
-            for one in found.get("collectives", ())
+            f"  {row['count']} {row['kind']} among {row['group']}: a device sends {size_of(row['sent'])}"
+            f"{' or more, as a loop goes on until its data are done' if row['at_least'] else ''}"
+            for row in found.get("collectives", ())
         ),
         *(f"  what helps: {change}" for change in found.get("change", ())),
     ]

@@ -65,7 +65,7 @@ def verdict(part: Part, runs: Runs) -> str:
     A difference is noise if the 95 % t-interval of its mean, paired by seed, includes 0, or if there are fewer than two
     pairs.
     """
-    told, noise = [], []
+    clear, noise = [], []
     for one, other in part.questions:
         value = difference(runs[one], runs[other], part.metric)
         mean, half = value["mean"], value["interval95"]
@@ -76,6 +76,6 @@ def verdict(part: Part, runs: Runs) -> str:
             noise.append(f"{names[0]} against {names[1]} ({mean:+.1f} ± {half:.1f})")
         else:
             better = "better" if (mean < 0) == part.lower else "worse"
-            told.append(f"{names[0]} is {better} than {names[1]} by {abs(mean):.1f} ± {half:.1f} points")
-    said = f"Take from it: {'; '.join(told) or 'no clear difference'}."
+            clear.append(f"{names[0]} is {better} than {names[1]} by {abs(mean):.1f} ± {half:.1f} points")
+    said = f"Take from it: {'; '.join(clear) or 'no clear difference'}."
     return f"{said} Noise: {'; '.join(noise)}." if noise else said

@@ -40,14 +40,21 @@ class Slurm(Platform):
         """The command that submits a run, and ends when its job ends."""
         options, log = self._options, str(training.logs.absolute() / "job.log")
         return [
-            *("sbatch", "--wait", f"--job-name=sparse-topk-{training.digest}"),
+            "sbatch",
+            "--wait",
+            f"--job-name=sparse-topk-{training.digest}",
             # A job that an earlier launcher has left ends first; then this one finds the run done, or goes on with it.
             "--dependency=singleton",
-            *("--requeue", "--open-mode=append", f"--output={log.replace('%', '%%')}", f"--chdir={ROOT}"),
+            "--requeue",
+            "--open-mode=append",
+            f"--output={log.replace('%', '%%')}",
+            f"--chdir={ROOT}",
             # Time to save before the time is over.
             "--signal=TERM@120",
-            *(f"--nodes={options.nodes}", f"--ntasks-per-node={options.gpus_per_node or 1}"),
+            f"--nodes={options.nodes}",
+            f"--ntasks-per-node={options.gpus_per_node or 1}",
             *([f"--gpus-per-node={options.gpus_per_node}"] if options.gpus_per_node else []),
             *options.sbatch_flag,
-            *(str(_SCRIPT), *training.command(sys.executable)),
+            str(_SCRIPT),
+            *training.command(sys.executable),
         ]

@@ -23,12 +23,12 @@ def points(sweeps: Sequence[str]) -> list[Point]:
     axes = dict(map(_axis, sweeps))
     if len(axes) < len(sweeps):
         raise UsageError("--sweep: a field is given twice")
-    found = []
+    product = []
     for values in itertools.product(*axes.values()):
         chosen = list(zip(axes, values, strict=True))
         name = ",".join(f"{field.removeprefix('config.')}={_plain(value)}" for field, value in chosen)
-        found.append((name, tuple(f"--{field}={value}" for field, value in chosen)))
-    return found
+        product.append((name, tuple(f"--{field}={value}" for field, value in chosen)))
+    return product
 
 
 def _axis(sweep: str) -> tuple[str, list[str]]:

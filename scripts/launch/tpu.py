@@ -67,8 +67,8 @@ class Tpu(Platform):
         name, console, delete = self._name(slot), self._console, self._options.delete and not keep
         said = "is still there, and paid for"
         try:
-            found = self._describe(name, last=True)
-            if found is None and not console.dry_run:
+            description = self._describe(name, last=True)
+            if description is None and not console.dry_run:
                 return True
             if delete:
                 self._delete(name, last=True)
@@ -106,14 +106,14 @@ class Tpu(Platform):
     def _find_or_create(self, name: str) -> None:
         """Returns once the TPU is ready; deletes one that was lost, and fails: the next attempt asks for it again."""
         console = self._console
-        while (found := self._describe(name)) is None or found[0] not in ("ACTIVE", "READY"):
-            if found is None:
+        while (description := self._describe(name)) is None or description[0] not in ("ACTIVE", "READY"):
+            if description is None:
                 console.say(f"# creating {name}" if console.dry_run else f"creating {name}, and waiting for it")
                 self._create(name)
                 if console.dry_run:
                     return
-            elif found[0] in _LOST:
-                lost = f"{name} is {found[1]}"
+            elif description[0] in _LOST:
+                lost = f"{name} is {description[1]}"
                 if not self._options.delete:
                     advice = "with --delete it is deleted and asked for again"
                     raise Unusable(f"{lost}, and what is left of it takes up its name: {advice}", again=False)
@@ -134,13 +134,13 @@ class Tpu(Platform):
         said = self._console.do(self._tpus("describe", name, "--format=json"), "gcloud", last=last, may_lack=True)
         if not said:
             return None
-        found = json.loads(said)
-        state = found["state"]["state"] if self.queued else found["state"]
-        type_ = (found["tpu"]["nodeSpec"][0]["node"] if self.queued else found).get("acceleratorType")
+        description = json.loads(said)
+        state = description["state"]["state"] if self.queued else description["state"]
+        type_ = (description["tpu"]["nodeSpec"][0]["node"] if self.queued else description).get("acceleratorType")
         if type_ not in (None, self.type) or state == "STOPPED":
             other = f"{name} is there already, a {type_} that is {state}"
             raise Unusable(f"{other}: it needs to be started, or this run another --name", USAGE, again=False)
-        return state, json.dumps(found["state"])
+        return state, json.dumps(description["state"])
 
     def _create(self, name: str) -> None:
         runtime = f"--runtime-version={self._runtime}" if self.queued else f"--version={self._runtime}"

@@ -228,9 +228,9 @@ def plane(y: np.ndarray) -> np.ndarray:
 
 def vertices(w: tuple[float, float, float]) -> np.ndarray:
     """Returns the vertices of the permutahedron `P(w)`, the permutations of w, shape `(m, 3)`, counter-clockwise."""
-    found = np.array(sorted(set(itertools.permutations(w))))
-    around = plane(found) - plane(np.full(3, sum(w) / 3.0))
-    return found[np.argsort(np.arctan2(around[:, 1], around[:, 0]))]
+    points = np.array(sorted(set(itertools.permutations(w))))
+    around = plane(points) - plane(np.full(3, sum(w) / 3.0))
+    return points[np.argsort(np.arctan2(around[:, 1], around[:, 0]))]
 
 
 def _outline(w: tuple[float, float, float], **look: Any) -> Polygon:

@@ -16,10 +16,12 @@ def blocks(directory: Path) -> dict[str, list[str]]:
     seed have no interval, and no row.
     """
     cells = []
-    for run in (one for one in results.load(directory / "again")[0] if len(one.summary["seeds"]) > 1):
+    for run in (run for run in results.load(directory / "again")[0] if len(run.summary["seeds"]) > 1):
         folder, _, name = run.name.partition("/")
-        (first,) = (one for one in results.load(directory / folder)[0] if one.name == name)
-        metric = next(one for one in plan.find(f"experiments.{run.experiment}.suite").shown if one in run.finals)
+        (first,) = (candidate for candidate in results.load(directory / folder)[0] if candidate.name == name)
+        metric = next(
+            metric for metric in plan.find(f"experiments.{run.experiment}.suite").shown if metric in run.finals
+        )
         ends = (plus_minus(interval(one.final(metric))) for one in (first, run))
         cells.append([f"{run.name}: {metric}", *ends, signed(difference(run, first, metric))])
     return {"runs trained again": grid(["run and metric", "committed", "again", "difference"], cells, text=1)}

@@ -61,8 +61,8 @@ def runtime(results: Path) -> Finding | None:
 
     def judge(iterations: int) -> Verdict:
         ratio = medians[f"Dykstra, {iterations} iterations"] / medians["PAV"]
-        told = f"{iterations} iterations: {ratio:.2g} times as long"
-        return Verdict(of_fact(ratio < 1), told)
+        text = f"{iterations} iterations: {ratio:.2g} times as long"
+        return Verdict(of_fact(ratio < 1), text)
 
     return Finding(judge(100), judge(10), name_of(record))
 
@@ -142,7 +142,7 @@ def blocks(results: Path) -> dict[str, list[str]]:
     } | {
         "solvers": _solvers(times["rows"], errors),
         "regressions": _regressions(times["regressions"]),
-        "attention costs": _attention(next(one for one in machines(results / "bench") if "attention" in one)),
+        "attention costs": _attention(next(record for record in machines(results / "bench") if "attention" in record)),
     }
 
 

@@ -60,8 +60,8 @@ def loss_is_bounded(_: Path) -> Finding:
         loss = jax.jit(functools.partial(topk_fenchel_young_loss, k=3, lam=1.0, target=kind))
         before, after = (float(loss(logits - shift, target)) for shift in (0, 100))
         change = round(after - before, 9) + 0.0
-        told = f"{kind.replace('_', '-')} target: lowering all logits by 100 changes the loss by {change:g}"
-        return Verdict(of_fact(after >= 0), told)
+        text = f"{kind.replace('_', '-')} target: lowering all logits by 100 changes the loss by {change:g}"
+        return Verdict(of_fact(after >= 0), text)
 
     with jax.enable_x64(True):
         logits, target = _normal()[0, :10], jnp.zeros(10).at[0].set(1.0)

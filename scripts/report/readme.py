@@ -51,10 +51,10 @@ def fill(text: str, made: Mapping[str, Sequence[str]]) -> str:
       UsageError: no report makes a block of the text, so its numbers would go out of date.
     """
 
-    def again(found: re.Match[str]) -> str:
-        if found["name"] not in made:
-            raise UsageError(f"nobody makes the block {found['name']!r} of a README")
-        return found[1] + "\n".join([*made[found["name"]], ""]) + found[3]
+    def again(match: re.Match[str]) -> str:
+        if match["name"] not in made:
+            raise UsageError(f"nobody makes the block {match['name']!r} of a README")
+        return match[1] + "\n".join([*made[match["name"]], ""]) + match[3]
 
     return _BLOCK.sub(again, text)
 

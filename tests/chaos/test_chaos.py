@@ -47,7 +47,7 @@ def half(whole, tmp_path_factory):
 
 
 @pytest.mark.parametrize("first", range(0, KILLS, IN_A_RUN))
-def test_a_run_that_is_killed_ends_with_the_same_numbers(whole, tmp_path, first):
+def test_killed_run_ends_with_same_rows(whole, tmp_path, first):
     rng, (expected, seconds) = random.Random(f"{SEED} {first}"), whole
     workdir, number = tmp_path / "0", 0
     process = runs.start(workdir)
@@ -80,7 +80,7 @@ def contents(workdir):
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name)
-def test_a_damaged_run_goes_on_or_says_why_not(whole, half, tmp_path, damage):
+def test_damaged_run_resumes_or_refuses(whole, half, tmp_path, damage):
     workdir = shutil.copytree(half, tmp_path / "run")
     intact = contents(workdir)
     damage.act(workdir, random.Random(f"{SEED} {damage.name}"))

@@ -11,7 +11,7 @@ from tests.experiments.processes import ended, wait_for_rows
 
 
 @pytest.mark.chaos
-def test_when_one_process_of_two_is_killed_the_other_fails(tmp_path):
+def test_killing_one_process_fails_the_other(tmp_path):
     workdir = tmp_path / "run"
     processes = two_processes(workdir)
     wait_for_rows(processes, workdir, 3)

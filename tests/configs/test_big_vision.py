@@ -62,7 +62,7 @@ def test_big_vision_is_given_our_losses(launched, tmp_path):
     assert names == {"softmax_xent", *(f"top{k}_error" for k in range(1, 11))}
 
 
-def test_a_loss_of_one_label_takes_labels_by_class(launched):
+def test_single_label_loss_accepts_one_hot(launched):
     logits, labels = np.zeros((2, 100), np.float32), np.eye(100, dtype=np.float32)[[3, 99]]
     utils = launched(get_config("loss=truncated_entropy"))
     np.testing.assert_allclose(utils.fine_tuning_loss(logits=logits, labels=labels), np.log(98), rtol=1e-5)
@@ -82,7 +82,7 @@ def test_mistakes_end_in_one_line(capsys):
         get_config("recipe=mine")
 
 
-def test_the_config_is_that_of_the_experiment_in_the_terms_of_big_vision():
+def test_config_matches_the_experiment():
     config, ours = get_config(), experiment_config()
     assert config.fine_tuning_loss.to_dict() == {"name": "topk", "k": 3, "p": 2.0, "lam": 0.1, "target": "one_hot"}
     assert (config.loss, config.total_steps) == ("fine_tuning_loss", ours.steps)

@@ -96,7 +96,7 @@ def test_an_option_changes_its_fields_alone(argument, fields):
 
 
 @pytest.mark.parametrize("argument", ["small", "small,loss=xent,steps=200", "pretrain"])
-def test_the_stand_in_and_its_pretraining_are_accepted(monkeypatch, argument):
+def test_small_and_pretrain_configs_validate(monkeypatch, argument):
     monkeypatch.setattr(jax, "device_count", lambda: 4)  # they divide its batches
     validate(get_config(argument))
 
@@ -115,7 +115,7 @@ def test_a_value_that_cannot_be_is_one_line(argument, message):
         get_config(argument)
 
 
-def test_the_full_size_is_refused_where_there_is_no_accelerator():
+def test_full_size_requires_an_accelerator():
     assert jax.default_backend() == "cpu"
     config = get_config("loss=xent")
     validate(config)

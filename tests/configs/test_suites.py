@@ -36,7 +36,7 @@ def test_dense_is_chosen_by_its_own_error(preset):
     assert preset != "demo" or {run.base["method"] for run in runs} == set(METHODS)
 
 
-def test_methods_on_resnet_have_as_many_settings():
+def test_resnet_methods_get_equal_tuning():
     runs = suite_configs(MNIST, "resnet")
     candidates = Counter(run.candidate_for.partition(",")[0] for run, _ in runs if run.candidate_for)
     assert candidates.pop("best-dense") == 5
@@ -46,7 +46,7 @@ def test_methods_on_resnet_have_as_many_settings():
     assert {(c.budget, c.model.depth, c.model.width, c.dataset) for _, c in runs} == {("network", 20, 16, "cifar100")}
 
 
-def test_lenet_has_ten_settings_for_its_lowest_density():
+def test_lenet_methods_have_ten_settings():
     runs = suite_configs(MNIST, "lenet")
     candidates = Counter(run.candidate_for.partition(",")[0] for run, _ in runs if run.candidate_for)
     assert (candidates.pop("best-dense"), candidates.pop("best-annealed-p3_2")) == (6, 14)

@@ -37,7 +37,7 @@ def test_the_full_size_is_the_papers():
     assert [get_config(f"data={data}").loss for data in DATA] == ["softmax", "sigmoid"]
 
 
-def test_adam_decays_all_parameters_apart_from_the_gradient():
+def test_adam_weight_decay_is_decoupled():
     """Two updates of `optimizer.make` against AdamW in NumPy."""
     config = get_config()
     config.optimizer.warmup_steps = 1
@@ -56,7 +56,7 @@ def test_adam_decays_all_parameters_apart_from_the_gradient():
         value = value + update
 
 
-def test_every_router_has_a_config_in_both_sizes_and_small():
+def test_every_router_is_valid_in_each_size():
     for router in ROUTERS:
         for argument in ("size=S/32", "size=B/16", "small"):
             config = get_config(f"router={router},{argument}")
@@ -69,7 +69,7 @@ def test_every_router_has_a_config_in_both_sizes_and_small():
     ("factor", "multiple_of", "k"),
     [(2.0, 4, 28), (2.2, 1, 28), (0.07, 4, 4), (8.8, 1, 110)],  # 8.8 * 12.5 > 110
 )
-def test_k_from_a_factor_is_rounded_up_exactly(factor, multiple_of, k):
+def test_k_from_factor_rounds_up_exactly(factor, multiple_of, k):
     config = get_config()
     config.router.update(k=0, factor=factor, multiple_of=multiple_of)
     assert routing_shape(config).k == k
@@ -98,7 +98,7 @@ def _on_cpus(config):
         ({"input.size": 230}, r"config\.input\.size=230 .* multiple of the patch size 32"),
     ],
 )
-def test_fields_that_do_not_go_together_are_named(fields, message):
+def test_incompatible_fields_are_named(fields, message):
     """Single fields are in `test_hostile_commands.py`."""
     config = _on_cpus(get_config())
     config.mesh = fields.pop("mesh", config.mesh)
@@ -120,7 +120,8 @@ def test_fields_that_do_not_go_together_are_named(fields, message):
         ({"router.k": 401}, r"router\.k=401 .* at most the 400 tokens of a group"),
     ],
 )
-def test_on_maps_of_a_frozen_network_they_are_named_too(fields, message):
+def test_bad_feature_map_fields_are_named(fields, message):
+    """Covers a config on maps of a frozen network."""
     config = _on_cpus(get_config("tokens,router=hard"))
     validate(config)
     config.update_from_flattened_dict(fields)
@@ -128,7 +129,7 @@ def test_on_maps_of_a_frozen_network_they_are_named_too(fields, message):
         validate(config)
 
 
-def test_without_an_accelerator_the_full_size_says_what_it_needs():
+def test_full_size_requires_an_accelerator():
     config = get_config()
     with pytest.raises(UsageError, match=r"JAX sees CPUs only: S/32 in batches of 4096 .* imagenet2012 prepared in "):
         RECIPE.prepare(config)

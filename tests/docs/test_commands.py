@@ -92,7 +92,7 @@ def test_a_command_of_the_pages_runs(hour, monkeypatch, words):
     assert do(list(words)) == 0
 
 
-def test_the_own_run_of_the_first_hour_trains(hour, tmp_path, monkeypatch, capsys):
+def test_first_hour_run_trains_as_shown(hour, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(hour)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     small = ["--config.epochs=1", "--config.hidden=()", "--config.prune_layers=(1,)", f"--workdir={tmp_path / 'mine'}"]
@@ -105,7 +105,7 @@ def test_the_own_run_of_the_first_hour_trains(hour, tmp_path, monkeypatch, capsy
     assert re.findall("[a-z]+_[a-z]+", printed) == re.findall("[a-z]+_[a-z]+", last)
 
 
-def test_the_table_of_the_first_hour_is_what_its_command_prints(hour, monkeypatch, capsys):
+def test_first_hour_table_matches_command(hour, monkeypatch, capsys):
     monkeypatch.chdir(hour)
     (words,) = (words for words in commands(FIRST_HOUR) if "--format=text" in words)
     do(list(words))
@@ -122,7 +122,7 @@ def test_the_table_of_the_first_hour_is_what_its_command_prints(hour, monkeypatc
     assert read == {"p"}
 
 
-def test_the_page_of_the_own_run_opens_with_what_it_is_compared_with(hour, monkeypatch, tmp_path):
+def test_own_run_page_shows_other_runs(hour, monkeypatch, tmp_path):
     monkeypatch.chdir(hour)
     assert compare(["results/mnist_pruning", "runs/mine", f"--out={tmp_path}"]) == 0
     data = re.search(

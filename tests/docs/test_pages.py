@@ -21,7 +21,7 @@ MODULES = {
 CODE = re.compile(r"^```(?:python|\{code-cell\})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def test_the_reference_has_all_that_is_public_and_no_more():
+def test_reference_lists_exactly_public_api():
     documented = []
     for path in sorted((DOCS / "api").glob("*.md")):
         module = None
@@ -61,7 +61,7 @@ def test_code_imports_what_users_install(path):
     exec("\n".join(imports), {})
 
 
-def test_a_module_of_nnx_is_pruned_as_the_page_says():
+def test_nnx_page_passes_doctest():
     with jax.numpy_dtype_promotion("standard"):  # which optax.adam needs
         assert not doctest.testfile(str(DOCS / "how_to" / "nnx.md"), module_relative=False).failed
 
@@ -72,7 +72,7 @@ def test_links_of_llms_txt_lead_to_pages():
     assert set(links) <= {name_of(path) for path in PAGES}
 
 
-def test_no_line_begins_as_a_comment_of_the_site():
+def test_no_line_starts_as_a_myst_comment():
     """MyST leaves out lines that begin with a percent sign, as a wrapped one may."""
     texts = {path: path.read_text().splitlines() for path in [*WRITTEN, *(ROOT / "results").rglob("README.md")]}
     assert [(path.name, line) for path, lines in texts.items() for line in lines if re.match(r"\s*%", line)] == []

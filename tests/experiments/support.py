@@ -57,7 +57,9 @@ def small_config(variant: str = "relaxed", **fields: Any) -> ml_collections.Conf
 def command(workdir: Path, *options: str, variant: str = "dense") -> list[str]:
     """The command line of a small run, of a network of one layer."""
     return [
-        *(sys.executable, "-m", "experiments.mnist_pruning"),
+        sys.executable,
+        "-m",
+        "experiments.mnist_pruning",
         f"--config=configs/mnist_pruning.py:{variant}",
         f"--workdir={workdir}",
         "--config.dataset=digits",

@@ -20,7 +20,7 @@ def test_batches_of_nothing():
     assert topk_mask(X[:, :0], 0, axis=(0, 1)).shape == (4, 0, 6)
 
 
-def test_one_k_a_row_and_one_lam_a_column_along_an_axis_of_which_a_part_is_absent():
+def test_k_and_lam_vary_along_other_axes():
     k, lam = np.arange(24).reshape(4, 6) % 5 + 0.5, np.linspace(0.1, 2, 6)
     where = np.array([True, False, True, True, True, True])
     y = np.asarray(topk_mask(X, k, lam=lam, axis=1, where=where[:, None]))
@@ -51,7 +51,7 @@ def test_a_density_of_many_entries_is_exact():
     assert traced(0.0) == 0
 
 
-def test_a_density_selects_as_many_whether_it_is_known_or_traced():
+def test_known_and_traced_density_agree():
     random = np.random.default_rng(0)
     for size in (70, 23520, 10**7):
         for dtype in (np.float32, jnp.bfloat16):
@@ -72,7 +72,7 @@ INFINITE = [
 ]
 
 
-def test_infinite_entries_are_absent_or_come_first():
+def test_minus_inf_is_absent_inf_comes_first():
     p = 4 / 3
     x, k = oracles.samples((20, 40), dtype=np.float32), np.full(20, 7.0, np.float32)
     expected = np.zeros((len(INFINITE), 40))
@@ -96,7 +96,7 @@ def test_nan_parameter_poisons_its_row_alone():
 
 
 @pytest.mark.parametrize("operator", [hard_topk_mag, topk_mask])
-def test_a_nan_marks_its_row_in_any_number_of_rows(operator):
+def test_nan_entry_makes_its_row_nan(operator):
     """XLA's CPU backend drops NaNs from the maximum of longer arrays."""
     x = np.tile(np.float32([0.1, 0.2, np.nan, 0.1, 0.3, 0.1]), (1024, 1))
     for k in (0, 2, 6):

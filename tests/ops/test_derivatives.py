@@ -23,7 +23,7 @@ def test_magnitudes_to_second_order():
     assert np.all(np.count_nonzero(y, axis=-1) > np.ceil(K))  # some in part
 
 
-def test_no_nan_in_first_and_second_derivatives():
+def test_no_nan_up_to_second_derivatives():
     # Exact zeros, ties, unselected, partly and fully selected entries.
     x = np.array([0.0, 0.0, 1.0, -1.0, 1.1, 3.0, -0.2, 5.0, 5.0, 0.1, 1e-300, -1e-9])
 
@@ -73,7 +73,7 @@ def along(x, d, **options):
     return (pooled(x + 1e-7 * d) - pooled(x)) / 1e-7
 
 
-def test_an_entry_kept_in_part_moves_even_if_its_share_underflows():
+def test_underflowing_share_keeps_its_slope():
     x = np.float32([2, 1.9, 1.2])  # the last one by 0.29 ** 100
     slope = jax.jit(jax.grad(lambda x: topk_mag(x, 1.5, lam=1.0, p=1.01, debias=True)[2]))(x)
     expected = oracles.differentiated(x[None], 1.5, 1.0, 1.01, "mag", debias=True, cotangent=[[0.0, 0.0, 1.0]])
@@ -81,7 +81,7 @@ def test_an_entry_kept_in_part_moves_even_if_its_share_underflows():
     assert slope[2] == 1
 
 
-def test_one_zero_alone_has_a_derivative_and_that_is_given():
+def test_single_zero_has_its_derivative():
     """Also where there is room for a part of it."""
     x, k = [3.0, 0.0], 1.3
     options = {"lam": 10.0, "p": 1.5, "debias": True}
@@ -90,7 +90,7 @@ def test_one_zero_alone_has_a_derivative_and_that_is_given():
     np.testing.assert_allclose(gradient[-1], along(np.array(x), d, k=k, **options)[-1], atol=1e-3)
 
 
-def test_in_k_it_moves_as_the_derivative_of_one_entry_does():
+def test_slope_at_zero_moves_with_k():
     def slope(k, x):
         return jax.grad(lambda x: topk_mag(x, k, lam=10.0, debias=True)[0])(x)[0]
 
@@ -99,7 +99,7 @@ def test_in_k_it_moves_as_the_derivative_of_one_entry_does():
     assert away > 0.1
 
 
-def test_straight_through_the_value_is_hard_and_derivatives_are_relaxed():
+def test_straight_through_has_relaxed_slopes():
     hard, soft = np.float32([1, 0]), np.float32([0.25, 0.75])
     value, tangent = jax.jvp(straight_through, (hard, soft), (np.float32([7, 7]), np.float32([2, 3])))
     assert (value.tolist(), tangent.tolist()) == ([1, 0], [2, 3])

@@ -37,7 +37,7 @@ def symbols(package):
     ("package", "function"),
     [(package, function) for package in PACKAGES for function in functions(PACKAGES[package])],
 )
-def test_public_functions_do_what_their_examples_say(package, function):
+def test_public_docstring_examples_run(package, function):
     value = getattr(PACKAGES[package], function)
     (found,) = doctest.DocTestFinder(recurse=False).find(value, function, globs=vars(inspect.getmodule(value)) | {})
     assert found.examples or function in WITHOUT, function
@@ -74,14 +74,14 @@ def _described(package, prefix):
             yield f"{prefix}{name}"
 
 
-def test_the_public_names_and_signatures_are_those_written_down():
+def test_public_api_matches_api_txt():
     assert list(_described(ops, "")) == (Path(__file__).parent / "api.txt").read_text().splitlines()
 
 
 _ROW = re.compile(r"^\| [^|]+ \| [^|]+ \| `(?P<function>[\w.]+)`[^|]* \| `(?P<test>[\w/.:\[\]-]+)` \|$", re.MULTILINE)
 
 
-def test_functions_and_tests_of_the_table_exist():
+def test_paper_table_names_what_exists():
     root = Path(__file__).parents[2]
     section = (root / "ops" / "README.md").read_text().partition("## From the paper")[2].partition("\n## ")[0]
     table = [match.groupdict() for match in _ROW.finditer(section)]

@@ -23,7 +23,7 @@ def test_whole_numbers_become_floats():
     np.testing.assert_allclose(y, oracles.by_rows(oracles.pooled, x.astype(np.float64), 7, 0.1), atol=1e-6)
 
 
-def test_sum_is_k_in_float32_for_long_vectors():
+def test_long_vectors_sum_to_k_in_float32():
     k = 1_000_000
     x = np.random.default_rng(0).standard_normal(10 * k, np.float32)
     y = np.asarray(topk_mask(x, k, lam=0.1), np.float64)
@@ -35,7 +35,7 @@ OF_INTEGERS = ("topk_mask", "hard_topk_mag", "soft_rank", "topk_fenchel_young_lo
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_every_operator_keeps_float32_with_x64(name, x64):
+def test_operators_keep_float32_with_x64(name, x64):
     """Narrow floats without it: `test_meshes.py`. Integers of 64 bits take one way in."""
     call = CALLS[name]
     entries = {key for key, value in call.arrays.items() if value.shape == (ROWS, N) and value.dtype == np.float32}
@@ -54,9 +54,19 @@ def test_every_operator_is_tried():
     named = {name for name, function in public.items() if callable(function) and not isinstance(function, type)}
     tried = " ".join(CALLS) + " gates shrinkage"
     others = {"isotonic_solution"} | {  # which others call; in "gates" and in "shrinkage"
-        *("binary_concrete_cdf", "binary_concrete_pdf", "hard_concrete_cdf", "hard_concrete_pdf", "sample_gates"),
-        *("deterministic_gates", "l0_penalty", "probability_one", "probability_open", "probability_zero"),
-        *("sample_binary_concrete", "sigshrink", "soft_threshold_topk"),
+        "binary_concrete_cdf",
+        "binary_concrete_pdf",
+        "hard_concrete_cdf",
+        "hard_concrete_pdf",
+        "sample_gates",
+        "deterministic_gates",
+        "l0_penalty",
+        "probability_one",
+        "probability_open",
+        "probability_zero",
+        "sample_binary_concrete",
+        "sigshrink",
+        "soft_threshold_topk",
     }
     assert {name for name in named - others if name not in tried.split()} == set()
 

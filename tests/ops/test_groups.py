@@ -13,7 +13,7 @@ from tests.ops import oracles
 MATRIX = oracles.samples((6, 7), 4)
 
 
-def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
+def test_solves_group_k_support_norm_problem(x64):
     """A generic solver over all entries, told neither that groups keep their direction nor what their sizes are."""
     x, k, lam, p = oracles.samples((4, 3), 6), 1.3, 0.4, 1.5
     members = np.array([[0, 0, 1], [0, 0, 1], [2, 2, 3], [2, 2, 3]])
@@ -23,7 +23,7 @@ def test_it_solves_the_problem_of_the_group_k_support_norm(x64):
     assert np.count_nonzero(y) == 6  # of two groups
 
 
-def test_second_derivatives_are_finite_where_groups_vanish():
+def test_second_derivatives_of_zero_groups():
     """The first ones, and those of groups of 1e-30, are tried by random problems."""
 
     def loss(w, k, lam):

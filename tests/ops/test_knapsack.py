@@ -13,7 +13,7 @@ def problem(seed, n):
     return x, costs, caps, rng.uniform() * (costs @ caps)
 
 
-def test_the_unit_of_the_costs_does_not_matter():
+def test_unit_of_costs_does_not_matter():
     x, costs, _, k = (np.float32(part) for part in problem(5, 12))
 
     @jax.jit
@@ -31,7 +31,7 @@ def test_the_unit_of_the_costs_does_not_matter():
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_costs_of_a_row_may_span_30_orders_of_magnitude():
+def test_costs_may_span_30_decades():
     p = 4 / 3
     rng = np.random.default_rng(0)
     x, lam = rng.normal(size=(400, 8)).astype(np.float32), np.geomspace(1e-3, 10, 400, dtype=np.float32)
@@ -41,14 +41,15 @@ def test_costs_of_a_row_may_span_30_orders_of_magnitude():
     np.testing.assert_allclose(np.sum(mask * costs, axis=1), np.minimum(k, costs.sum(axis=1)), rtol=1e-3)
 
 
-def test_a_row_that_floats_cannot_solve_is_nan():
+def test_row_beyond_float_range_is_nan():
     # Over what range of prices the first entry is bought in part, lam / cost = 1e40, is no float32.
     found = np.asarray(knapsack_mask(np.zeros((2, 2), np.float32), 0.5, costs=[[1e-10, 1], [1, 1]], lam=1e30))
     assert np.isnan(found[0]).all()
     np.testing.assert_allclose(found[1], 0.25, rtol=1e-5)
 
 
-def test_derivatives_in_all_arguments_and_without_a_cap_the_budget_alone_bounds_an_entry(x64):
+def test_derivatives_in_all_arguments(x64):
+    """Entries without a cap are bounded by the budget alone."""
     x, costs, caps, _ = problem(6, 5)
     k, no_cap = 0.7 * costs @ caps, np.array([1, 0, 1, 0, 0], bool)
 
@@ -61,7 +62,7 @@ def test_derivatives_in_all_arguments_and_without_a_cap_the_budget_alone_bounds_
     np.testing.assert_allclose(alone, [0, 8, 0], atol=1e-12)
 
 
-def test_density_is_a_share_of_what_all_that_takes_part_costs(x64):
+def test_density_is_a_share_of_total_cost(x64):
     x, costs, caps, _ = problem(4, 6)
     where = np.arange(6) != 2
 
@@ -80,7 +81,7 @@ def test_density_is_a_share_of_what_all_that_takes_part_costs(x64):
     np.testing.assert_array_equal(by_share(1.0, costs, caps), np.where(where, caps, 0))
 
 
-def test_absent_infinite_and_impossible_entries():
+def test_infinite_and_impossible_entries():
     inf, nan = np.inf, np.nan
     # Entries, costs, caps and budget of a row, and what is taken; None for a row that has to be NaN.
     rows = [
@@ -112,7 +113,7 @@ def test_absent_infinite_and_impossible_entries():
     assert gradients[1][0, 3] < 0
 
 
-def test_budgets_of_billions_are_no_integers_of_32_bits():
+def test_budget_may_exceed_int32():
     def mask(x):
         return knapsack_mask(x, 5_000_000_000, costs=np.float32([4e9, 1e9, 1e9]), lam=0.1)
 

@@ -85,7 +85,7 @@ def test_heads_of_nnx_and_axes_by_number():
 
 
 @pytest.mark.parametrize("name", ["DenseGeneral_0", "experts", "mixer"])
-def test_kernels_whose_inputs_are_unknown_are_refused(name):
+def test_unknown_kernel_layout_is_refused(name):
     params = {name: {"kernel": np.ones((4, 4, 8), np.float32)}}
     for groups, axis in ((NM(4), "inputs"), (Channels(), "outputs")):
         with pytest.raises(ValueError, match=rf"'{name}'.* {axis} for {type(groups).__name__}\("):

@@ -33,7 +33,7 @@ def written(x, t, k, lam, p=2.0):
     return (x * (y - t)).sum(-1) + np.asarray(lam) / p * (t**p - y**p).sum(-1)
 
 
-def test_derivatives_in_all_arguments_to_second_order(x64):
+def test_derivatives_to_second_order(x64):
     def loss(x, k, lam, t):
         return topk_fenchel_young_loss(x, t, k, lam=lam, p=4 / 3, target="smooth")
 
@@ -41,7 +41,8 @@ def test_derivatives_in_all_arguments_to_second_order(x64):
     oracles.check_derivatives(loss, arguments, tolerance=1e-5)
 
 
-def test_it_is_never_negative_and_0_at_the_mask_or_where_the_positives_lead_by_lam():
+def test_loss_is_nonnegative_and_0_at_mask():
+    """The loss is also 0 where the positives lead by lam."""
     x = oracles.samples((500, 9), 8, np.float32) * np.geomspace(1e-3, 1e3, 500, dtype=np.float32)[:, None]
     one_hot = np.eye(9, dtype=np.float32)[np.arange(500) % 9]
     pairs, k = one_hot + np.roll(one_hot, 1, axis=1), np.linspace(0, 9, 500, dtype=np.float32)
@@ -63,7 +64,9 @@ def test_it_is_never_negative_and_0_at_the_mask_or_where_the_positives_lead_by_l
     assert smooth(x, one_hot, k)[251] == 0
 
 
-def test_ignored_labels_have_neither_loss_nor_gradient_nor_weight_and_wrong_ones_are_nan():
+def test_ignored_labels_cost_nothing():
+    """Wrong labels make loss, mean and gradient NaN."""
+
     @jax.jit
     def losses_and_means(x, labels):
         """Single loss and mixture, each also as a mean, and the gradient of the means."""
@@ -147,7 +150,7 @@ def test_a_target_where_the_mask_underflows():
     np.testing.assert_allclose(single, double[0], rtol=3e-6)  # a position is raised to the power 53
 
 
-def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
+def test_zero_weight_hides_infinite_loss():
     def total(x, examples, numbers):
         losses = topk_fenchel_young_mixture(x, np.array([1, 1]), numbers, lam=1.0, example_weights=examples)
         return jnp.sum(losses), losses
@@ -170,7 +173,7 @@ def test_what_has_no_weight_costs_nothing_even_if_it_is_infinite():
     assert np.isfinite(in_numbers).all()
 
 
-def test_an_infinite_logit_costs_what_ever_larger_ones_tend_to():
+def test_infinite_logit_costs_the_limit():
     """It ties with others, and with none that is finite; the surrogate loss is made of this one."""
     rows = np.array([[0, np.inf, 1, 0.3], [np.inf, np.inf, 1, 0], [np.inf, 3, 2.8, 2.9], [-np.inf, np.inf, -3, -7]])
     settings = np.array([[0.5, 0.5], [1, 0.5], [2, 0], [2.5, 0.5]])

@@ -17,11 +17,27 @@ from tests.ops.operators import CALLS, LAM, ROWS, WHERE, WIDER, K, N, X
 # What `rowwise` does for all operators is tried with one of each kind of result; the rest goes ways of its own. Types
 # are checked, which is where it goes wrong, those of narrow floats; programs below are carried out.
 TRIED = (
-    *("topk_accuracy", "sparse_code", "soft_topk", "topk_solution", "soft_rank", "hard_topk_mask of integers"),
-    *("gather_slots scatter_slots", "topk_plan", "topk_threshold prefix_topk_threshold", "straight_through"),
-    *("topk_surrogate_loss", "topk_mag_tree", "topk_mask_tree", "mean of topk_fenchel_young_loss"),
-    *("perturbed_topk_mask", "neuralsort_topk_mask", "scale_free_attention", "sparsemax_attention"),
-    *("curvature_bound", "gates", "shrinkage"),
+    "topk_accuracy",
+    "sparse_code",
+    "soft_topk",
+    "topk_solution",
+    "soft_rank",
+    "hard_topk_mask of integers",
+    "gather_slots scatter_slots",
+    "topk_plan",
+    "topk_threshold prefix_topk_threshold",
+    "straight_through",
+    "topk_surrogate_loss",
+    "topk_mag_tree",
+    "topk_mask_tree",
+    "mean of topk_fenchel_young_loss",
+    "perturbed_topk_mask",
+    "neuralsort_topk_mask",
+    "scale_free_attention",
+    "sparsemax_attention",
+    "curvature_bound",
+    "gates",
+    "shrinkage",
 )
 
 
@@ -125,7 +141,7 @@ def test_every_argument_lies_where_it_will(explicit):
     assert [jax.typeof(g) for g in found] == [jax.typeof(a) for a in arguments]
 
 
-def test_vmap_in_shard_map_over_one_axis_of_a_mesh(explicit):
+def test_vmap_in_shard_map_over_one_axis(explicit):
     arguments = explicit(X, "a", "b"), explicit(K, "a"), explicit(LAM, "a")
     specs = P("a"), P("a"), P("a")
     rows = jax.vmap(GRADIENTS)  # over what is divided by hand; the entries are divided by the compiler
@@ -141,7 +157,7 @@ def test_arrays_on_a_mesh_that_is_not_set():
     assert jax.typeof(y) == jax.typeof(x)
 
 
-def test_leaves_of_a_tree_lie_where_they_will(explicit):
+def test_tree_leaves_keep_their_sharding(explicit):
     tree = {"a": X, "b": X[0], "c": np.float32(0.3)}
     placed = {"a": explicit(X, "a", "b"), "b": explicit(X[0], ("a", "b")), "c": explicit(tree["c"])}
     kept = ops.topk_mag_tree(placed, k=19, lam=0.3)

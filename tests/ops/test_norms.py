@@ -70,7 +70,7 @@ def test_proposition_4(x64):
     np.testing.assert_allclose(topk_conjugate(np.tile(y, (6, 1)), np.full(6, k), phi="exp")[0], biconjugate, rtol=1e-6)
 
 
-def test_proposition_2_value_is_that_of_the_dual(x64):
+def test_proposition_2_value_equals_dual(x64):
     x, lam, p = SIGNED, 0.7, 4 / 3
     y = np.asarray(topk_mag(x, K, lam=lam, p=p))
     dual = (x * y).sum(-1) - np.asarray(topk_conjugate(y, K, phi="half_square")) - lam / p * (np.abs(y) ** p).sum(-1)
@@ -91,7 +91,7 @@ def test_polytopes(x64):
         np.testing.assert_array_equal(topk_conjugate(y, k, phi=phi), np.full(6, expected))
 
 
-def test_k_support_norm_lies_between_l1_and_l2(x64):
+def test_k_support_norm_goes_from_l1_to_l2(x64):
     np.testing.assert_allclose(k_support_norm(SIGNED, 1), np.abs(SIGNED).sum(-1), rtol=1e-14)
     np.testing.assert_allclose(k_support_norm(SIGNED, 5), np.linalg.norm(SIGNED, axis=-1), rtol=1e-14)
     np.testing.assert_allclose(k_support_norm(hard_topk_mag(SIGNED, 3), 3), np.sort(Y**2)[:, -3:].sum(-1) ** 0.5)

@@ -19,12 +19,12 @@ AS_USERS = {
 LATE_CALLS = pytest.mark.skipif(not hasattr(jax, "Inline"), reason="this JAX inlines all calls early")
 
 
-def test_these_are_all_the_flags_that_make_it_hurry():
+def test_as_users_covers_all_xla_flags():
     hurried = {flag.removeprefix("--").split("=")[0] for flag in os.environ.get("XLA_FLAGS", "").split()}
     assert hurried <= set(AS_USERS)
 
 
-def test_the_compiler_is_left_no_reduction_of_constants():
+def test_no_reduction_is_constant_folded():
     """XLA would do it while it compiles, entry by entry: a minute for a batch of 4096 rows of 8192.
 
     Sums do not count: XLA multiplies instead.
@@ -40,7 +40,7 @@ def test_the_compiler_is_left_no_reduction_of_constants():
     assert reductions({"xla_disable_hlo_passes": "constant_folding"}) == reductions({}) > 0
 
 
-def test_no_loop_over_passes_is_left_to_one_core():
+def test_batch_loop_is_not_single_threaded():
     """XLA makes a function of one thread of what it takes for a small loop (`ops.scalar.rows.divided_over_cores`)."""
     program = jax.jit(lambda x: ops.topk_mag(x, 100)).lower(jax.ShapeDtypeStruct((128, 1000), jnp.float32))
     assert "xla_cpu_small_call" not in program.compile(AS_USERS).as_text()
@@ -49,7 +49,7 @@ def test_no_loop_over_passes_is_left_to_one_core():
 @pytest.mark.parametrize(
     ("function", "shape"), [(ops.topk_mask, (1000,)), (jax.vmap(ops.topk_mask, (0, None)), (3, 1000))]
 )
-def test_passes_over_a_short_row_are_one_function_but_not_those_over_a_batch(function, shape):
+def test_only_a_short_row_is_a_small_call(function, shape):
     program = jax.jit(lambda x: function(x, 100)).lower(jax.ShapeDtypeStruct(shape, jnp.float32))
     short = len(shape) == 1 and jax.__version_info__ >= (0, 11, 1)
     text = program.compile(AS_USERS).as_text()
@@ -58,7 +58,7 @@ def test_passes_over_a_short_row_are_one_function_but_not_those_over_a_batch(fun
     assert not short or text.rpartition("ENTRY")[2].count(" fusion(") <= 3
 
 
-def test_a_program_grows_no_faster_than_its_calls(monkeypatch):
+def test_program_size_is_linear_in_calls(monkeypatch):
     """XLA would compute each call anew wherever a later one reads it, and compile each with what surrounds it."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)
 
@@ -76,7 +76,7 @@ def test_a_program_grows_no_faster_than_its_calls(monkeypatch):
 
 
 @pytest.mark.parametrize("side", [8, pytest.param(257, marks=LATE_CALLS)])
-def test_a_program_hardly_grows_with_the_leaves_of_a_network(side, monkeypatch):
+def test_program_hardly_grows_with_leaves(side, monkeypatch):
     """Each leaf, small or large, would be compiled on its own in each pass."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     pruner = Pruner(density=0.1, lam=0.1)

@@ -32,7 +32,7 @@ def test_linear_maximisation_by_brute_force():
     np.testing.assert_array_equal(*found)
 
 
-def test_projection_against_a_generic_solver_and_a_nan_marks_its_row():
+def test_projection_against_generic_solver():
     p = 1.5
     project = functools.partial(project_permutahedron, lam=0.7, p=p)
     for y, x, w in zip(np.asarray(project(X, W)), X, W, strict=True):
@@ -87,7 +87,7 @@ def test_quantiles_without_regularisation():
     assert soft_quantile(x[:0], q).shape == (4, 0, 2)
 
 
-def test_soft_values_are_nan_where_sums_of_them_overflow():
+def test_soft_sort_is_nan_on_overflow():
     x = np.float32([-7.1465446e29, 9.99001e29, 7.1465446e29, 0.0, 9.99001e29])
     found = soft_sort(np.stack([x, x]), lam=np.float32([3.3157815e11, 1e-32]), p=1.9)
     assert np.isnan(found[0]).all()

@@ -81,7 +81,7 @@ def test_ties_and_limits_that_bind_exactly():
         assert np.vdot(x[0], mass[0]) >= -best.fun - lam / 2 * k[0].sum() - off * np.abs(x[0]).max() * n, (name, lam)
 
 
-def test_plan_of_a_generic_convex_solver_and_derivatives_in_all_arguments(x64):
+def test_plan_against_generic_solver(x64):
     where = np.arange(6) < 5  # a column takes no part
 
     def function(x, k, limit, lam):
@@ -107,7 +107,7 @@ def test_shapes_of_batches_and_of_nothing():
     assert shapes(2, 0, 3) == ((2, 0, 3), (2,))
 
 
-def test_entries_of_minus_infinity_are_as_if_they_were_not_there():
+def test_minus_infinity_counts_as_absent():
     x = np.stack([scores(8, 64, seed) for seed in range(3)]).astype(np.float32)
     where = np.random.default_rng(2).random(x.shape) < 0.7
     where[0, 0, 10:] = False  # fewer than k are left
@@ -121,7 +121,7 @@ def test_entries_of_minus_infinity_are_as_if_they_were_not_there():
     np.testing.assert_allclose(absent.plan[0, 0], where[0, 0], atol=1e-4)
 
 
-def test_what_has_no_plan_is_flagged_and_spoils_no_other():
+def test_problem_without_plan_is_flagged():
     x = np.stack([scores(8, 64, seed) for seed in range(3)]).astype(np.float32)
     x[1, 0, 0] = np.nan
     k, limit, where = np.full((3, 8), 16, np.float32), np.float32(64 * [2.5]), np.ones(x.shape, bool)
@@ -141,7 +141,7 @@ def test_what_has_no_plan_is_flagged_and_spoils_no_other():
     assert hasty.residual[0] > 0.01
 
 
-def test_limits_are_refused_only_where_no_plan_exists():
+def test_only_impossible_limits_are_refused():
     x, present = np.ones((4, 3), np.float32), np.arange(4)[:, None] < 3
 
     def shape(x, **options):

@@ -30,7 +30,7 @@ def assert_same(found, expected):
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-def test_the_forward_pass_is_the_operator_at_this_step():
+def test_schedules_are_evaluated_at_the_step():
     options = {"per_leaf": True, "p": 4 / 3}
     pruner = Pruner(k=lambda step: 40.0 - 10 * step, lam=falling, **options)
     expected = topk_mag_tree(PARAMS, lam=falling(3), debias=True, include=matrices, k=10.0, **options)
@@ -44,7 +44,7 @@ def test_the_forward_pass_is_the_operator_at_this_step():
         pruner(PARAMS)
 
 
-def test_what_is_pruned_is_what_predicates_of_paths_say():
+def test_include_and_exclude_choose_leaves():
     pruner = Pruner(density=0.25, lam=1e-3, include=matching("kernel$"), exclude=matching("^head/"))
     found = pruner(PARAMS)
     assert np.count_nonzero(found["body"]["kernel"]) == 32
@@ -53,7 +53,7 @@ def test_what_is_pruned_is_what_predicates_of_paths_say():
     assert share_of_nonzeros(found) == np.float32((32 + 64) / (128 + 64))
 
 
-def test_straight_through_is_hard_with_the_derivatives_of_the_relaxed():
+def test_straight_through_has_relaxed_slopes():
     through = Pruner(density=0.25, lam=0.7, straight_through=True)
     weights = np.concatenate([PARAMS[name]["kernel"].ravel() for name in ("body", "head")])
 
@@ -74,7 +74,7 @@ def test_straight_through_is_hard_with_the_derivatives_of_the_relaxed():
     assert np.abs(slopes - 3.0 * (kept != 0)).max() > 0.1
 
 
-def test_hardened_they_are_exactly_as_many_and_as_they_were():
+def test_harden_keeps_exactly_k_unchanged():
     pruner = Pruner(k=lambda step: 60.5 - step, lam=falling)
     hard = pruner.harden(PARAMS, 20)
     assert_same(hard, topk_mag_tree(PARAMS, k=40, lam=0, include=matrices))
@@ -116,7 +116,7 @@ def test_matrices_are_told_by_name_and_shape():
 @pytest.mark.parametrize(
     ("groups", "amount", "per_leaf"), [(None, {"density": 0.2}, True), (Channels(0), {"k": 3}, False)]
 )
-def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
+def test_scanned_layers_count_as_matrices(groups, amount, per_leaf):
     options = {"groups": groups, "per_leaf": per_leaf, "lam": 0.3} | amount
     if per_leaf:
         pruner = Pruner(**options, exclude=matching("head|attention"))
@@ -141,7 +141,7 @@ def test_layers_of_a_scan_are_matrices_of_their_own(groups, amount, per_leaf):
 
 
 @pytest.mark.parametrize("stacked", [None, matching("^layers/")], ids=["found", "selected"])
-def test_layers_of_a_scan_along_the_second_axis(stacked):
+def test_layers_scanned_along_second_axis(stacked):
     layers = [jnp.asarray(layer) for layer in LAYERS]
     mlp = {"kernel": jnp.stack(layers, axis=1), "bias": jnp.zeros((4, 4))}
     tree = {"layers": {"norm": {"scale": jnp.ones((8, 4))}, "mlp": mlp}, "head": SCANNED["head"]}
@@ -170,7 +170,7 @@ def test_what_is_pruned_is_described():
     assert text == "kernel  (8 in, 3 out)  pruned along inputs to 2 of 4 in a row"
 
 
-def test_leaves_and_layers_that_keep_nothing_are_warned_of():
+def test_warns_of_leaves_that_keep_nothing():
     tree = {"dense": SCANNED["blocks"]["dense"], "head": SCANNED["head"], "last": {"kernel": np.zeros((3, 2))}}
     message = r"^nothing but zeros is kept of 'dense/kernel' \(layers 1, 2, 3\), 'last/kernel'; per_leaf=True,"
     for function in (Pruner(k=40, lam=0.1).harden, Pruner(k=40, lam=0.1).describe):
@@ -180,7 +180,7 @@ def test_leaves_and_layers_that_keep_nothing_are_warned_of():
 
 
 @pytest.mark.parametrize("explicit", [False, True])
-def test_leaves_that_keep_nothing_warn_once_in_training(explicit, recwarn):
+def test_training_warns_once_of_empty_leaves(explicit, recwarn):
     """Also in a loop, under remat, for several networks at once, and on a mesh."""
     pruner = Pruner(density=0.1, lam=0.0, straight_through=True)
     params = {"large": {"kernel": 10 + jnp.ones((8, 4))}, "small": {"kernel": jnp.ones((8, 4))}}
@@ -206,7 +206,7 @@ def test_leaves_that_keep_nothing_warn_once_in_training(explicit, recwarn):
 
 
 @pytest.mark.parametrize("name", ["include", "exclude", "stacked"])
-def test_a_pattern_that_matches_nothing_is_refused(name):
+def test_unmatched_pattern_is_refused(name):
     pruner = Pruner(k=1, lam=0.1, **{name: matching("kernal$")})
     message = rf"^{name} must match a floating leaf of params, got matching\('kernal\$'\); there are 'body/bias', "
     for function in (pruner, pruner.harden, pruner.describe):
@@ -214,7 +214,7 @@ def test_a_pattern_that_matches_nothing_is_refused(name):
             function(PARAMS)
 
 
-def test_models_hold_other_things_than_arrays():
+def test_non_arrays_are_left_alone():
     others = {"activation": jax.nn.relu, "name": "block", "rate": 0.5, "norm": None, "depth": 3}
     pruner, model = Pruner(density=0.25, lam=falling), {"weight": PARAMS["body"]["kernel"], **others}
     for found in (pruner.harden(model), pruner(model, 0), pruner.harden(model, format="bcoo")):
@@ -224,7 +224,7 @@ def test_models_hold_other_things_than_arrays():
     assert "\nname                 left alone: no array of floats\n" in pruner.describe(model)
 
 
-def test_sparse_arrays_of_weights_over_an_explicit_mesh():
+def test_sharded_weights_become_bcoo():
     mesh = Mesh(np.array(jax.devices("cpu")[:4]).reshape(2, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
     pruner = Pruner(density=0.25, lam=0.1)
     kernel = PARAMS["body"]["kernel"]
@@ -237,7 +237,7 @@ def test_sparse_arrays_of_weights_over_an_explicit_mesh():
         np.testing.assert_array_equal(found.todense(), expected)
 
 
-def test_what_cannot_be_found_out_before_is_named_then():
+def test_late_errors_name_the_argument():
     with pytest.raises(ValueError, match=r"^params must have at least one floating leaf that takes part"):
         Pruner(k=1, lam=0.1, exclude=matching("kernel"))(PARAMS)
     with pytest.raises(ValueError, match=r"^format must be one of 'dense', 'bcoo', got 'csr'$"):
@@ -255,7 +255,7 @@ class Normed(nnx.Module):
         return self.dropout(self.norm(self.linear(x)))
 
 
-def test_statistics_of_nnx_move_as_without_a_pruner():
+def test_nnx_statistics_match_unpruned():
     """By the recipe of the tutorial; with all weights kept, training is that of the module itself."""
     pruner = Pruner(density=1.0, lam=falling)
 

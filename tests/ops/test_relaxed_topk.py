@@ -72,7 +72,7 @@ def ordered(k, lam, x):
     return np.sign(x) * y, found.fun
 
 
-def test_operator_and_value_agree_with_a_generic_solver(x64):
+def test_operator_and_value_against_solver(x64):
     expected = [ordered(k, lam, x) for x, k, lam in zip(X, K, LAM, strict=True)]
     (y, values), _, gradient = everything((X, K, LAM), (X, K, LAM))
     np.testing.assert_allclose(y, np.stack([row[0] for row in expected]), atol=2e-6)
@@ -80,7 +80,7 @@ def test_operator_and_value_agree_with_a_generic_solver(x64):
     np.testing.assert_array_equal(gradient, y)
 
 
-def test_derivatives_of_operator_and_value_against_differences(x64):
+def test_derivatives_against_differences(x64):
     arguments = X, np.array([1.3, 2.2, 3.5, 4.7, 3.1, 2.4]), LAM
     tangents = oracles.samples(X.shape, 5), oracles.samples(K.shape, 6), LAM * oracles.samples(K.shape, 7)
 
@@ -127,8 +127,8 @@ def exponential_values(x, k, lam, where):
     return values, *pull(jnp.ones_like(values))
 
 
-def test_a_value_is_0_where_everything_underflows_and_of_nothing_it_does_not_grow_with_k():
-    """exp(v - 1) at v = -190: less than any number, selected in full or in part."""
+def test_value_is_0_on_underflow():
+    """exp(v - 1) at v = -190: less than any number, selected in full or in part. A value of nothing ignores k."""
     x = np.float32(2 * [[-2, -1, -1, 0, -2, 1, 7]] + 2 * [7 * [1]])
     where = np.tile([[True], [True], [False], [False]], 7)
     values, slopes = exponential_values(x, np.float32([3, 6, 0, 0]), np.float32([1e30, 1e30, 0, 1]), where)
@@ -136,7 +136,7 @@ def test_a_value_is_0_where_everything_underflows_and_of_nothing_it_does_not_gro
     assert np.all(slopes[2:] == 0)
 
 
-def test_absent_entries_stay_0_where_the_width_overflows():
+def test_absent_entries_stay_0_on_overflow():
     """The width is `lam exp(gamma)`, and 1 over it 0: which makes a NaN of an entry of -inf."""
     x = jnp.array([49.99, 50.0, -jnp.inf])
     y, slope = jax.jit(jax.value_and_grad(lambda x: relaxed_topk(x, 0, phi=EXP, lam=1e9, solver="kernel").sum()))(x)
@@ -144,13 +144,13 @@ def test_absent_entries_stay_0_where_the_width_overflows():
     np.testing.assert_array_equal(slope, np.zeros(3))
 
 
-def test_the_derivative_of_a_value_in_lam_is_right_where_the_value_overflows():
+def test_slope_in_lam_survives_overflow():
     x, lam = np.float32([-6.8e16, -2.8e23, 5e-4]), np.float32(1.8e-10)
     found = jax.grad(lambda lam: relaxed_topk_value(x, 1.5, lam=lam, p=1.5, phi="half_square"))(lam)
     np.testing.assert_allclose(found, -(2.8e23**1.5) / 1.5, rtol=1e-6)
 
 
-def test_the_value_of_infinite_entries_is_infinite_unless_none_is_selected():
+def test_infinite_entry_has_infinite_value():
     x = np.float32([[0, np.inf, 1]] * 4 + [[np.nan, np.inf, 1]])
     k, lam = np.float32([1, 1.5, 2, 0, 1]), np.float32([1, 1, 0, 1, 1])
     for phi in ("identity", HALF_SQUARE):
@@ -161,7 +161,7 @@ def test_the_value_of_infinite_entries_is_infinite_unless_none_is_selected():
 FEW = oracles.samples((2, 4), 3, np.float32)
 
 
-def test_a_name_borrowed_from_another_changes_nothing():
+def test_borrowed_name_changes_nothing():
     borrowed = dataclasses.replace(HALF_SQUARE, name="abs")
     y = oracles.by_rows(functools.partial(oracles.pooled, kind="mag"), FEW, 2, 0.5)
     np.testing.assert_allclose(relaxed_topk(FEW, 2, phi=borrowed, lam=0.5), y, rtol=1e-5, atol=1e-6)

@@ -57,14 +57,14 @@ def selection(kind):
 
 # Scores are multiples of 1/4, so that many tie.
 @hypothesis.given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**16), st.floats(0, 1))
-def test_scores_select_and_keep_exactly_the_budget(kind, seed, share):
+def test_scores_keep_exactly_the_budget(kind, seed, share):
     scores = split(np.random.default_rng(seed).integers(-6, 7, N).astype(np.float32) / 4)
     k = round(share * KINDS[kind][1])
     found = selection(kind)(scores, float(k))
     np.testing.assert_array_equal(joined(found), WEIGHTS * expected_masks(kind, scores, k))
 
 
-def test_magnitudes_as_scores_keep_what_a_pruner_keeps_without_scores():
+def test_magnitudes_as_scores_change_nothing():
     params = split(oracles.samples(N, 2, np.float32)) | {"bias": np.ones(3, np.float32), "step": np.int32(3)}
     params["layer"] = {"kernel": oracles.samples((3, 8, 4), 3, np.float32), "bias": np.ones((3, 4), np.float32)}
     pruner = Pruner(k=3, lam=0.1, groups=NM(4))  # the other budgets differ in the selection alone, as above
@@ -78,7 +78,7 @@ def test_magnitudes_as_scores_keep_what_a_pruner_keeps_without_scores():
     jax.tree.map(np.testing.assert_array_equal, *pruned(params))
 
 
-def test_relaxed_masks_and_their_derivatives_in_weights_and_scores():
+def test_masks_and_slopes_match_the_oracle():
     weights, scores, slopes = (oracles.samples(N, seed) for seed in (4, 5, 6))
     relaxed, through = (Pruner(k=40, lam=0.7, straight_through=way) for way in (False, True))
     with jax.enable_x64(True):
@@ -89,7 +89,7 @@ def test_relaxed_masks_and_their_derivatives_in_weights_and_scores():
     np.testing.assert_allclose(slope, expected["x"][0], rtol=1e-6)
 
 
-def test_a_loop_that_trains_scores_finds_the_mask_leaves_the_weights_and_keeps_the_budget():
+def test_training_scores_finds_the_mask():
     inputs = oracles.samples((256, 16), 7, np.float32)
     params = {"kernel": 1 + oracles.samples((16, 4), 8, np.float32) ** 2, "bias": np.zeros(4, np.float32)}
     wanted = params["kernel"] * (np.arange(16)[:, None] % 4 // 2 == 0)  # the first two of every four
@@ -116,7 +116,7 @@ def test_a_loop_that_trains_scores_finds_the_mask_leaves_the_weights_and_keeps_t
     np.testing.assert_array_equal(pruner.harden(trained)["kernel"], wanted)
 
 
-def test_weights_keep_their_dtype_and_absent_scores_take_no_part():
+def test_absent_scores_take_no_part():
     pruner, weights = Pruner(k=30, lam=0.5), split(jnp.asarray(WEIGHTS, jnp.bfloat16))
     assert {leaf.dtype for leaf in jax.tree.leaves(pruner.scored(weights).scores)} == {np.dtype(np.float32)}
     scores = oracles.samples(N, 9, np.float32)
@@ -162,7 +162,7 @@ def test_scores_are_no_weights():
 
 
 @pytest.mark.parametrize("groups", [None, Channels()])
-def test_infinite_weights_that_are_pruned_are_0(groups):
+def test_pruned_infinite_weights_are_0(groups):
     weights = {"kernel": np.float32([[np.inf, 1, 2], [3, 4, -np.inf]])}
     scores = {"kernel": np.float32([[0, 5, 0], [0, 5, 0]])}
     pruner, expected = Pruner(density=1 / 3, lam=0.1, groups=groups), [[0, 1, 0], [0, 4, 0]]

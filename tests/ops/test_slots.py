@@ -7,7 +7,7 @@ from tests.ops import oracles
 X = oracles.samples((3, 4, 12), dtype=np.float32)
 
 
-def test_slots_hold_the_largest_of_the_mask_and_say_what_is_left():
+def test_slots_hold_the_largest_of_the_mask():
     num_slots = 3
     mask = oracles.by_rows(oracles.pooled, X.reshape(12, 12), 4, 1.0).reshape(X.shape)
     found = soft_topk(X, 4, num_slots=num_slots, lam=1.0)

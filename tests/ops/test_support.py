@@ -9,7 +9,7 @@ X = oracles.samples((6, 40), 3)
 
 
 @pytest.mark.usefixtures("x64")
-def test_it_is_the_largest_lam_with_so_many_nonzeros():
+def test_lam_is_largest_for_the_support():
     k, support, p = np.array([3, 3, 3, 7.5, 20, 39]), np.array([3, 4, 39, 20, 21, 39]), 4 / 3
     lam = ops.lam_of_support(X, k, support, p=p)
     for factor, more in ((1 - 1e-9, 0), (1 + 1e-9, 1)):
@@ -31,7 +31,7 @@ def bisected(x, k, support, p, in_magnitude):
     return np.clip(np.exp(low), 0, 1e32)
 
 
-def test_neither_small_exponents_nor_small_or_large_entries_are_too_much():
+def test_accurate_for_p_near_1_and_any_scale():
     p, in_magnitude = 1.0001, True
     k, support = np.float32([3, 3, 3.5, 1, 20, 7.01]), np.array([3, 5, 20, 39, 30, 9])
     scales = np.float32([1e-30, 1e-10, 1, 1e10, 1e30])
@@ -41,7 +41,8 @@ def test_neither_small_exponents_nor_small_or_large_entries_are_too_much():
     np.testing.assert_allclose(found, np.float64(expected), rtol=3e-6, atol=1e-37)
 
 
-def test_it_is_hard_below_k_and_as_soft_as_can_be_where_none_is_left_out():
+def test_support_below_k_gives_lam_0():
+    """A support of all entries gives the largest lam; a known one below k is refused."""
     lam = jax.jit(lambda support: ops.lam_of_support(X, 10, support))(np.array([0, 9, 9, 40, 40, 40]))
     np.testing.assert_array_equal(lam, np.float32([0, 0, 0, 1e32, 1e32, 1e32]))
     with pytest.raises(ValueError, match=r"support must be at least k, got support=9 with k=9\.5"):
@@ -53,7 +54,7 @@ def padded(rows, fill):
     return np.stack([np.r_[row, np.full(40 - len(row), fill)] for row in rows]).astype(np.float32)
 
 
-def test_ties_at_the_end_are_all_in_or_none_and_a_nan_or_infinity_marks_its_row():
+def test_ties_at_the_end_are_all_in_or_out():
     x = padded([[3, 2, 2, 1], [3, 2, 2, 1], 4 * [2], 4 * [2], [1, np.nan, 3], [1, np.inf, 3]], -np.inf)
     lam = ops.lam_of_support(x, 1, np.array([2, 3, 2, 3, 2, 2]))
     softest = oracles.by_rows(oracles.pooled, x[:2], 1, np.asarray(lam)[:2] * 0.999)
@@ -61,7 +62,7 @@ def test_ties_at_the_end_are_all_in_or_none_and_a_nan_or_infinity_marks_its_row(
     np.testing.assert_array_equal(lam[2:], [0, 0, np.nan, np.nan])
 
 
-def test_zeros_are_never_reached_in_magnitude():
+def test_magnitude_never_selects_zeros():
     x, k, support = padded(6 * [[2, -1]], 0), np.array([1, 3, 3, 2, 3, 3]), np.array([2, 3, 2, 2, 1, 2])
     found = jax.jit(lambda support: ops.lam_of_support(x, k, support, in_magnitude=True))(support)
     np.testing.assert_array_equal(found, np.float32([1e32, 1e32, 1e32, 1e32, 0, 1e32]))
@@ -70,7 +71,7 @@ def test_zeros_are_never_reached_in_magnitude():
     assert ((shares > 0) & (shares < 10)).all()  # of the mask a zero has its share
 
 
-def test_entries_that_take_no_part_are_as_if_absent():
+def test_excluded_entries_are_as_if_absent():
     where = np.arange(40) % 3 > 0
     expected = [bisected(row, 5, 12, 2.0, False) for row in X[:, where]]
     np.testing.assert_allclose(ops.lam_of_support(np.where(where, X, -np.inf), 5, 12), expected, rtol=1e-5)

@@ -26,7 +26,7 @@ def loss(x, label, k, p=2.0):
 
 
 @pytest.mark.usefixtures("x64")
-def test_it_is_the_difference_of_two_maxima_and_its_gradient_that_of_two_masks():
+def test_loss_is_difference_of_two_maxima():
     p = 4 / 3
     wanted = [loss(x, label, K, p) for x, label in zip(LOGITS, LABELS, strict=True)]
     lams = np.full(8, LAM)
@@ -56,7 +56,7 @@ def test_known_cases():
     assert 0 < in_full.sum() < 8
 
 
-def test_absent_classes_and_values_that_are_differences_of_large_ones():
+def test_absent_classes_and_large_logits():
     x, labels = LOGITS[:, :4].astype(np.float32), LABELS % 4
     more = np.concatenate([x, np.full((8, 1), -np.inf), np.full((8, 1), 100)], axis=1)
     # A label that is absent, and one that there is not.
@@ -84,7 +84,7 @@ def test_absent_classes_and_values_that_are_differences_of_large_ones():
 
 
 @pytest.mark.usefixtures("x64")
-def test_weights_ignored_labels_and_reduction():
+def test_weights_and_ignored_labels():
     examples, classes, ignored = np.linspace(0, 2, 8), np.linspace(0.5, 2, 6), LABELS == 2
     logits = np.where(ignored[:, None], np.nan, LOGITS)  # not even a NaN of theirs matters
 

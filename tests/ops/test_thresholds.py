@@ -12,7 +12,7 @@ from tests.ops import oracles
 X = oracles.samples((5, 4, 12), 4)
 
 
-def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit():
+def test_threshold_gives_the_exact_mask():
     narrow = jnp.asarray(np.round(X, 1), jnp.bfloat16)  # with ties
     fit = jax.jit(functools.partial(ops.topk_threshold, p=4 / 3, axis=(0, 2)))
     mask = jax.jit(functools.partial(ops.topk_mask, p=4 / 3, axis=(0, 2)))
@@ -22,7 +22,7 @@ def test_of_the_entries_it_was_found_for_it_makes_the_mask_to_the_bit():
         np.testing.assert_array_equal(found, mask(narrow, k, lam=0.01))
 
 
-def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(x64):
+def test_derivatives_of_mask_and_of_tau(x64):
     p, x, direction = 4 / 3, X[:, 0], oracles.samples((5, 12), 5)
     arguments, moved = (x, np.full(5, 3.5), np.linspace(0.2, 1, 5)), (direction, np.ones(5), np.ones(5))
 
@@ -46,7 +46,7 @@ def test_its_derivatives_are_those_of_the_mask_and_of_tau_those_of_differences(x
 
 
 @pytest.mark.parametrize("lam", [0.05, 0.7, 5.0])
-def test_other_entries_get_what_they_would_have_got_whatever_comes_with_them(lam):
+def test_new_entries_are_judged_alone(lam):
     p, x, new = 4 / 3, np.float32(X[:3, 0]), np.float32(2 * oracles.samples((2, 3, 7), 3))
     fit = ops.topk_threshold(x, 4, lam=lam, p=p)
     share = np.clip((np.float64(new) - np.float64(fit.tau)[:, None]) / lam, 0, 1) ** (1 / (p - 1))
@@ -68,7 +68,7 @@ def test_its_axis_stays_behind_others(axis):
     np.testing.assert_array_equal(fit(x[0])(x)[0], masks[0])
 
 
-def test_absent_and_infinite_entries_and_a_nan_affect_no_other():
+def test_nan_and_infinity_affect_no_other():
     x, where = np.float32(X[:, 0]), oracles.samples((5, 12), 6) > -0.5
     fit = ops.topk_threshold(x, 3, lam=0.5, where=where)
     np.testing.assert_array_equal(fit(x, where=where), ops.topk_mask(x, 3, lam=0.5, where=where))
@@ -78,13 +78,14 @@ def test_absent_and_infinite_entries_and_a_nan_affect_no_other():
     np.testing.assert_array_equal(fit(odd)[:, 3:], fit(x)[:, 3:])
 
 
-def test_a_hard_one_selects_what_is_above_and_of_ties_as_many_as_it_was_found_for():
+def test_hard_threshold_limits_the_ties():
+    """Selects what is above, and of the ties as many as were selected where it was found."""
     fit = ops.topk_threshold([3.0, 1.0, 2.0, 2.0], 2, lam=0.0)
     np.testing.assert_array_equal(fit([2.5, 1.9, 2.0, 2.0, 2.0]), [1, 0, 1, 0, 0])
     assert fit.entry(2.0) == 1
 
 
-def test_a_running_mean_goes_through_scan_and_averages_over_groups():
+def test_running_mean_averages_over_groups():
     batches = np.float32(oracles.samples((6, 3, 2, 12), 7))
 
     def fit(x):
@@ -104,7 +105,7 @@ def test_a_running_mean_goes_through_scan_and_averages_over_groups():
     np.testing.assert_array_equal(jax.grad(lambda x: average.ema(fit(x), 0.5).tau.sum())(batches[0, 0]), 0)
 
 
-def test_a_running_mean_of_one_with_a_number_and_others_with_a_schedule_goes_through_scan():
+def test_running_mean_with_scheduled_lam():
     x = jnp.asarray(X[0, 0], jnp.float32)
 
     def step(average, lam):
@@ -155,7 +156,7 @@ def of_prefixes(x, k, lam):
     return ops.topk_threshold(jnp.broadcast_to(x[:, None], (2, LENGTH, LENGTH)), k, lam=lam, where=prefix)
 
 
-def test_prefixes_are_selected_as_rows_of_their_own_are_with_their_derivatives(x64):
+def test_prefixes_are_like_separate_rows(x64):
     ties, weights = np.float64(SEQUENCES), oracles.samples((2, LENGTH), 10)
     x, counts = ties + 1e-3 * oracles.samples((2, LENGTH), 9), np.arange(float(LENGTH))
 
@@ -176,7 +177,7 @@ def test_prefixes_are_selected_as_rows_of_their_own_are_with_their_derivatives(x
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
 
 
-def test_later_entries_change_no_bit_of_earlier_thresholds_nor_their_gradients():
+def test_prefixes_ignore_later_entries():
     @jax.jit
     def of_the_first(x, length):
         """The masks, and the gradient of a sum over the first of them."""
@@ -199,7 +200,7 @@ def test_later_entries_change_no_bit_of_earlier_thresholds_nor_their_gradients()
         assert not np.any(gradient[length:])
 
 
-def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_that_hold_it():
+def test_absent_entries_count_for_no_prefix():
     x = jnp.array([-jnp.inf, 2.0, 1.0, jnp.nan, 5.0])
     np.testing.assert_array_equal(ops.prefix_topk_threshold(x, 1, lam=1.0).entry(x), [0, 1, 0, np.nan, np.nan])
     there = jnp.array([True, False, True])
@@ -208,7 +209,7 @@ def test_absent_entries_count_for_no_prefix_and_what_is_not_finite_marks_those_t
         np.testing.assert_allclose(found.entry(jnp.array([1.0, absent, 0.5])), [1, 0, 0.25])
 
 
-def test_what_is_not_finite_later_leaves_the_gradient_in_lam_and_k_alone():
+def test_later_nan_leaves_gradients_alone():
     @jax.jit
     def slopes(x):
         return jax.grad(lambda k, lam: ops.prefix_topk_threshold(x, k, lam=lam).entry(x)[2], (0, 1))(1.0, 0.7)
@@ -221,7 +222,7 @@ def test_what_is_not_finite_later_leaves_the_gradient_in_lam_and_k_alone():
 ENDS = np.float32([[4.0, 1.0, 2.5, -1000.0], [4.0, 1.0, 2.5, 0.9]])  # 1.5 between the second and the third
 
 
-def test_where_nothing_is_selected_in_part_the_threshold_is_the_highest_that_selects_the_same():
+def test_threshold_if_nothing_is_partial():
     """The least entry selected minus lam, whatever lies below; if none is selected, the largest entry."""
     x, k = np.concatenate([*4 * [ENDS], np.full((1, 4), -np.inf, np.float32)]), np.float32([0, 0, 1, 1, 2, 2, 4, 4, 1])
     level, fit = np.float32([4, 4, 4, 4, 2.5, 2.5, -1000, 0.9, 0]), jax.jit(ops.topk_threshold)
@@ -237,7 +238,7 @@ def test_where_nothing_is_selected_in_part_the_threshold_is_the_highest_that_sel
 
 
 @pytest.mark.parametrize("find", [ops.topk_threshold, ops.prefix_topk_threshold])
-def test_that_threshold_has_the_derivatives_of_its_own_definition(find):
+def test_derivatives_if_nothing_is_partial(find):
     x = jnp.asarray(ENDS[0])
     of_x, of_lam = jax.jacobian(lambda x, lam: find(x, 2, lam=lam).tau, (0, 1))(x, jnp.float32(0.25))
     np.testing.assert_allclose(of_x.reshape(-1, 4)[-1], [0, 0, 1, 0])

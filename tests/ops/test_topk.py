@@ -65,7 +65,7 @@ def test_figure_1(x64):
     np.testing.assert_allclose(mask[:, 1] + mask[:, 2], expected, rtol=0, atol=5e-7)
 
 
-def test_towards_p_1_the_mask_is_the_hard_one_and_above_2_slopes_have_no_bound(x64):
+def test_mask_hardens_towards_p_1(x64):
     x = 0.1 * np.random.default_rng(0).permutation(40)
     hard = oracles.hard(x, 7)
     assert np.abs(topk_mask(x, 7, p=1.1, lam=0.5) - hard).max() > 0.01
@@ -75,7 +75,7 @@ def test_towards_p_1_the_mask_is_the_hard_one_and_above_2_slopes_have_no_bound(x
             topk_mask(x, 7, p=p)
 
 
-def test_is_exactly_hard_where_nothing_is_partly_selected_and_exactly_sparse_elsewhere():
+def test_mask_is_exactly_hard_or_sparse():
     x = oracles.samples((4000, 5), seed=8, dtype=np.float32)
     ordered = -np.sort(-x, axis=1).astype(np.float64)
     for lam in (1e-3, 0.1, 0.5):
@@ -90,7 +90,7 @@ def test_is_exactly_hard_where_nothing_is_partly_selected_and_exactly_sparse_els
 X = oracles.samples((20, 40))
 
 
-def test_debiased_keeps_fully_selected_entries_exactly():
+def test_debias_keeps_full_entries_exactly():
     x = X.astype(np.float32)
     y = np.asarray(topk_mag(x, 7, lam=0.01, p=4 / 3, debias=True))
     kept = np.abs(x) > np.sort(np.abs(x), -1)[:, -3:-2]  # the first two: 7 are asked for
@@ -114,7 +114,7 @@ def test_derivative_in_lam_where_lam_is_0(x64):
     np.testing.assert_allclose(slope, expected, rtol=1e-12)
 
 
-def test_a_value_is_accurate_relative_to_itself_far_below_the_largest():
+def test_small_entries_keep_their_digits():
     x = np.float32([[4.8940888e-27, 2.4708283e-29, 7.5706177e3, -largest] for largest in (1e3, 1e13)])
     for y, row in zip(topk_mag(x, np.float32(2.0532987), lam=np.float32(1e-12)), x, strict=True):
         np.testing.assert_allclose(y, [0.0532987 * row[0], 0, *row[2:]], rtol=1e-5)

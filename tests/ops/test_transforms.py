@@ -53,7 +53,7 @@ EXPORTED = ("topk_mag", "knapsack_mask", "soft_topk", "topk_solution", "lam_of_s
 
 
 @pytest.mark.parametrize("name", EXPORTED)
-def test_operators_are_exported_with_a_symbolic_batch(name):
+def test_export_with_a_symbolic_batch(name):
     (batch,) = export.symbolic_shape("b")
     call = CALLS[name]
     arguments = {
@@ -66,7 +66,7 @@ def test_operators_are_exported_with_a_symbolic_batch(name):
     assert restored.out_tree == exported.out_tree
 
 
-def test_what_was_exported_serves_every_batch():
+def test_exported_program_agrees_with_oracle():
     def total(x):
         y = topk_mask(x, 2, lam=1.0)
         return jnp.sum(W * y), y
@@ -80,13 +80,13 @@ def test_what_was_exported_serves_every_batch():
 
 
 @pytest.mark.parametrize("function", [lambda x: topk_plan(x, 1, 5), lambda x: topk_threshold(x, 2, axis=None)])
-def test_what_is_returned_is_whole_after_an_export(function):
+def test_export_keeps_the_output_structure(function):
     exported = export.export(jax.jit(function))(jax.ShapeDtypeStruct((5, 4), jnp.float32))
     restored = export.deserialize(exported.serialize())
     assert restored.out_tree == jax.tree.structure(jax.eval_shape(function, X[:5, :4]))
 
 
-def test_a_symbolic_size_of_what_competes_is_refused():
+def test_symbolic_row_length_is_refused():
     x = jax.ShapeDtypeStruct(export.symbolic_shape("b, n"), jnp.float32)
     with pytest.raises(ValueError, match="x must have a known number of competing entries, got n"):
         export.export(jax.jit(lambda x: topk_mask(x, 2)))(x)

@@ -37,13 +37,13 @@ def test_a_budget_for_each_leaf(x64):
 
 
 @pytest.mark.parametrize("operator", [*RELAXED, Pruner.__call__, Pruner.harden])
-def test_type_checkers_keep_the_type_of_a_tree(operator):
+def test_type_hints_keep_the_tree_type(operator):
     hints = typing.get_type_hints((typing.get_overloads(operator) or [operator])[-1])
     assert isinstance(hints["return"], typing.TypeVar)
     assert hints["return"] is next(iter(hints[name] for name in ("params", "scores") if name in hints))
 
 
-def test_other_numbers_and_strengths_compile_nothing(caplog):
+def test_new_k_and_lam_do_not_recompile(caplog):
     calls = [functools.partial(topk_mask_tree, SINGLE, k=k, lam=lam) for k in (3.0, 4.5) for lam in (0.2, 0.3)]
     assert oracles.compilations(caplog, calls) == 1
 
@@ -61,7 +61,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("operator", RELAXED)
-def test_what_is_no_array_of_floats_takes_no_part(operator):
+def test_only_float_arrays_take_part(operator):
     kept = operator({"others": OTHERS, "params": SINGLE}, k=5)
     np.testing.assert_array_equal(flat(kept["params"]), flat(operator(SINGLE, k=5)))
     masks = operator == topk_mask_tree  # a mask is 1 of what it does not select from
@@ -77,7 +77,7 @@ def test_what_is_no_array_of_floats_takes_no_part(operator):
         operator(OTHERS, k=1)
 
 
-def test_counts_and_keys_pass_through_a_compiled_program():
+def test_counts_and_keys_pass_through_jit():
     others = {name: OTHERS[name] for name in ("step", "flags", "key")}
     seen = []
 
@@ -93,7 +93,7 @@ def test_counts_and_keys_pass_through_a_compiled_program():
     np.testing.assert_allclose(flat(kept["params"]), expected, atol=1e-6)
 
 
-def test_include_sees_the_path_and_leaves_the_rest_alone():
+def test_include_leaves_the_rest_alone():
     kept = topk_mag_tree(
         SINGLE, density=0.25, lam=0.0, include=lambda path, leaf: jax.tree_util.keystr(path) != "['b']"
     )
@@ -111,7 +111,7 @@ def test_mixed_dtypes_stay():
     assert np.asarray(kept["a"], np.float32).tolist() == [0, 0, 2, 3]
 
 
-def test_leaves_compete_in_their_order_whatever_their_size(monkeypatch):
+def test_leaves_compete_as_one_row_in_order(monkeypatch):
     """On a single CPU small leaves are joined where they follow one another, and large ones share what is compiled."""
     monkeypatch.setattr(jax, "device_count", lambda: 1)
     rng, shapes = np.random.default_rng(0), {"a": (8,), "b": (3, 7), "e": (4,), "h": (5, 5)}

@@ -30,7 +30,7 @@ def runs(tmp_path_factory):
     return directory
 
 
-def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path):
+def test_archive_reads_like_the_workdirs(runs, tmp_path):
     assert archive.main([str(runs), f"--out={tmp_path}"]) == 0
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")) == [
         "arrays.npz",
@@ -51,7 +51,7 @@ def test_an_archive_is_read_as_the_workdirs_were(runs, tmp_path):
     assert (again / "arrays.npz").read_bytes() == (tmp_path / "arrays.npz").read_bytes()
 
 
-def test_a_run_by_itself_is_archived_under_its_name(runs, tmp_path, capsys):
+def test_single_run_is_archived_by_name(runs, tmp_path, capsys):
     assert archive.main([str(runs / "a"), f"--out={tmp_path}"]) == 0
     (before, *_), (after, problems) = results.load(runs)[0], results.load(tmp_path)
     assert (list(map(comparable, after)), problems) == ([comparable(before)], [])
@@ -75,7 +75,7 @@ def test_archived_runs_become_workdirs_again(runs, tmp_path):
     assert (tmp_path / "runs" / "a" / "config.json").read_text() == "{}\n"
 
 
-def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_path, monkeypatch):
+def test_archived_workdirs_are_read_once(runs, tmp_path, monkeypatch):
     shutil.copytree(runs / "a", tmp_path / "a")
     (tmp_path / "a" / "notes.txt").write_text("mine")
     write_workdir(tmp_path / "a" / "inner", ERRORS)
@@ -88,7 +88,7 @@ def test_workdirs_are_read_once_beside_their_archive_and_go_if_asked(runs, tmp_p
     assert list(map(comparable, results.load(tmp_path)[0])) == list(map(comparable, before))
 
 
-def test_nothing_is_archived_where_a_run_is_unfinished(tmp_path, capsys):
+def test_unfinished_run_prevents_archiving(tmp_path, capsys):
     for name in ("done", "begun"):
         write_workdir(tmp_path / name, ERRORS)
     (tmp_path / "begun" / "summary.json").unlink()

@@ -49,14 +49,15 @@ def make_environment(tmp_path):
         ({"commands": {"python3.13": 13, "mine": 12}, "chosen": "mine"}, "mine"),
     ],
 )
-def test_the_newest_supported_python_that_works_is_taken(make_environment, tmp_path, found, taken):
+def test_newest_supported_python_is_taken(make_environment, tmp_path, found, taken):
+    """Skips a shim of pyenv that does not work; PYTHON overrides the choice."""
     done = make_environment(**found)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert (tmp_path / "venv" / "made_by").read_text() == f"{taken}\n"
     assert "--constraint requirements-lock.txt -r requirements.txt" in (tmp_path / "venv/bin/asked").read_text()
 
 
-def test_no_environment_of_an_unsupported_python(make_environment, tmp_path):
+def test_unsupported_python_is_refused(make_environment, tmp_path):
     done = make_environment({"python3": 10}, shims=["python3.13", "python3.12", "python3.11"])
     assert (done.returncode, "3.10" in done.stderr.splitlines()[-1]) == (1, True)
     assert not (tmp_path / "venv").exists()

@@ -43,7 +43,7 @@ def test_numpy_alone_errs_as_the_run(tmp_path, monkeypatch):
         networks.require_same(of_digits, kept, data, {"hardened_error": {"mean": error + 1}})
 
 
-def test_masks_and_a_head_classify_as_in_the_run(build, tmp_path, monkeypatch):  # noqa: F811
+def test_masked_accuracy_matches_the_run(build, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(networks, "FIRST_BLOCK", LAST_BLOCK)
     made = build("edge_popup", "fifth")
     params = made.init(jax.random.key(0))
@@ -55,14 +55,14 @@ def test_masks_and_a_head_classify_as_in_the_run(build, tmp_path, monkeypatch): 
     assert networks.masked_accuracy(kept, DATA) == pytest.approx(float(found["test_accuracy"].mean()))
 
 
-def test_the_head_is_right_if_a_label_is_among_its_three_largest():
+def test_top3_accuracy_counts_three_largest():
     data = dataclasses.replace(DATA, evaluation={"image": np.eye(4), "label": np.array([0, 1, 2, 3])})
     kept = {"kernel": np.tile([4.0, 3.0, 2.0, 1.0], (4, 1)), "bias": np.array([0.0, 0.0, 0.0, 1.5])}
     assert networks.top3_accuracy(kept, data) == 75.0
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
-def test_committed_files_hold_what_their_page_says(name):
+def test_committed_files_match_their_page(name):
     with np.load(networks.DIRECTORY / f"{name}.npz") as arrays:
         kept = dict(arrays)
     if name == "mnist-300-100":

@@ -11,7 +11,7 @@ from scripts import numbers
     ("results", "place"),
     [("cifar100_last_block", -1), ("learned_masks", 0)],  # the latter's first line has differences alone
 )
-def test_a_table_is_that_of_its_runs_and_no_digit_may_change(results, place, tmp_path, capsys):
+def test_changed_table_digit_is_noticed(results, place, tmp_path, capsys):
     shutil.copytree(numbers.RESULTS / results, tmp_path, dirs_exist_ok=True)
     assert numbers.main([str(tmp_path)]) == 0
     table = (tmp_path / "table.md").read_text()

@@ -15,7 +15,8 @@ from scripts.paper_figures.style import SHEET
 from scripts.report import RESULTS
 
 
-def test_figure_1_shows_the_golden_values_and_does_not_connect_jumps(x64):
+def test_figure_1_matches_golden_values(x64):
+    """Breaks the line of the hard operator where it jumps."""
     s = np.linspace(*operators.MASK_RANGE, 21)
     lines = {p: operators.selected(s, p) for p in (None, 2.0)}
     places = [np.flatnonzero(np.isclose(s, place)).item() for place in (0.0, 0.5, 1.5, 2.0, 3.0, 4.0, 5.0)]
@@ -26,7 +27,7 @@ def test_figure_1_shows_the_golden_values_and_does_not_connect_jumps(x64):
     assert gaps == [2, 0]
 
 
-def test_figure_4_has_medians_quartiles_and_errors_or_one_line_names_the_command(tmp_path, monkeypatch, capsys):
+def test_figure_4_draws_the_bench_records(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "FIGURES", {"figure4": command.FIGURES["figure4"]})
     monkeypatch.setattr(command, "BENCH", tmp_path)
     assert making.on_directory("figures", "", command.make, [str(tmp_path)]) == 2
@@ -68,7 +69,7 @@ def test_a_drawing_has_the_same_bytes_again(tmp_path):
     assert first == again
 
 
-def test_the_captions_tell_of_every_figure_that_is_committed():
+def test_captions_cover_committed_figures():
     text = (RESULTS / "figures" / "captions.md").read_text()
     assert set(re.findall(r"\((\w+\.svg)\)", text)) == {f"{name}.svg" for name in command.FIGURES}
     assert {path.name for path in (RESULTS / "figures").glob("*.*g")} == {f"{name}.svg" for name in command.FIGURES}

@@ -43,13 +43,13 @@ def crop(key: Array, images: Array, size: int) -> Array:
     """A random square of each, S pixels wide, flipped half the time; `ValueError` for images that are smaller."""
     rooms = _rooms(images, size)
 
-    def one(key: Array, image: Array) -> Array:
+    def crop_image(key: Array, image: Array) -> Array:
         place_key, flip_key = jax.random.split(key)
         top, left = jax.random.randint(place_key, (2,), 0, jnp.array(rooms) + 1)
         part = jax.lax.dynamic_slice(image, (top, left, 0), (size, size, image.shape[-1]))
         return jnp.where(jax.random.bernoulli(flip_key), part[:, ::-1], part)
 
-    return normalise(_by_row(one, key, images))
+    return normalise(_by_row(crop_image, key, images))
 
 
 def central_crop(images: Array, size: int) -> Array:
@@ -70,14 +70,14 @@ def crop_flip(key: Array, images: Array, size: int) -> Array:
     if images.shape[1:3] != (size, size):
         images = (resize(images, size) + 1.0) * 127.5
 
-    def one(key: Array, image: Array) -> Array:
+    def shift_image(key: Array, image: Array) -> Array:
         shift_key, flip_key = jax.random.split(key)
         top, left = jax.random.randint(shift_key, (2,), 0, 2 * PADDING + 1)
         padded = jnp.pad(image, ((PADDING, PADDING), (PADDING, PADDING), (0, 0)))
         crop = jax.lax.dynamic_slice(padded, (top, left, 0), image.shape)
         return jnp.where(jax.random.bernoulli(flip_key), crop[:, ::-1], crop)
 
-    return normalise(_by_row(one, key, images))
+    return normalise(_by_row(shift_image, key, images))
 
 
 _TRIES = 8  # boxes that are drawn at once, of which the first that fits is taken; of a square image nearly all fit
@@ -96,7 +96,7 @@ def inception_box(key: Array, height: int, width: int) -> tuple[Array, Array, Ar
     fits = (low <= high) & (smallest <= area) & (area <= largest) & (widths > 0) & (widths <= width)
     first = jnp.argmax(fits)
     box_height, box_width = (
-        jnp.where(fits.any(), tried[first], whole) for tried, whole in ((heights, height), (widths, width))
+        jnp.where(fits.any(), tried[first], side) for tried, side in ((heights, height), (widths, width))
     )
 
     def start(key: Array, room: Array) -> Array:
@@ -109,14 +109,14 @@ def inception(key: Array, images: Array, size: int) -> Array:
     """A random part of each, from 5 to 100 % of its area, resized to a square, and flipped half the time."""
     _, height, width, _ = images.shape
 
-    def one(key: Array, image: Array) -> Array:
+    def crop_image(key: Array, image: Array) -> Array:
         box_key, flip_key = jax.random.split(key)
         top, left, box_height, box_width = inception_box(box_key, height, width)
         rows, columns = _linear(top, box_height, height, size), _linear(left, box_width, width, size)
         columns = jnp.where(jax.random.bernoulli(flip_key), columns[::-1], columns)
         return jnp.einsum("yi,xj,ijc->yxc", rows, columns, image.astype(jnp.float32), precision="highest")
 
-    return normalise(_by_row(one, key, images))
+    return normalise(_by_row(crop_image, key, images))
 
 
 def _linear(start: Array, length: Array, size: int, side: int) -> Array:

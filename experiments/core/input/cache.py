@@ -46,8 +46,8 @@ def kept(path: Path, name: str, make: Callable[[], Arrays]) -> Arrays:
         made = make()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as whole:
-                np.savez(whole, allow_pickle=False, **made)
+            with replacing(path) as temporary:
+                np.savez(temporary, allow_pickle=False, **made)
         except OSError as error:
             print(f"not caching in {path}: {error}", file=sys.stderr)
         return made

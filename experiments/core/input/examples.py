@@ -166,8 +166,8 @@ def open_split(builder: Any, split: str) -> Any:
     if tfds.core.FileFormat.ARRAY_RECORD in formats:
         return builder.as_data_source(split, decoders=decoders)
     if tfds.core.FileFormat.TFRECORD not in formats:
-        found = ", ".join(form.value for form in formats)
-        raise UsageError(f"{builder.data_dir} must be in the format array_record or tfrecord, and is in {found}")
+        names = ", ".join(form.value for form in formats)
+        raise UsageError(f"{builder.data_dir} must be in the format array_record or tfrecord, and is in {names}")
     source = BaseDataSource(builder.info, split, decoders)
     info = builder.info.splits[split]
     source.data_source = TFRecords(info.filepaths, info.shard_lengths)

@@ -59,9 +59,9 @@ def digits(label: str = "label") -> Source:
     table = table[np.random.RandomState(0).permutation(len(table))]
     images, classes = table[:, :-1].reshape(-1, 8, 8, 1), table[:, -1].astype(np.int32)
     # Stored as 0 to 16: to the range of other images.
-    whole = InMemory({"image": np.round(images * (255 / 16)).astype(np.uint8), "label": classes // merged})
-    num_test = len(whole) // 5
-    return Source(whole.part(num_test, len(whole)), whole.part(0, num_test), 10 // merged, fingerprint)
+    examples = InMemory({"image": np.round(images * (255 / 16)).astype(np.uint8), "label": classes // merged})
+    num_test = len(examples) // 5
+    return Source(examples.part(num_test, len(examples)), examples.part(0, num_test), 10 // merged, fingerprint)
 
 
 def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "label") -> Source:
@@ -91,7 +91,7 @@ def from_tfds(name: str, data_dir: str | None, *, download: bool, label: str = "
     usable = isinstance(image, tfds.features.Image) and image.np_dtype == np.uint8
     needs = "a data set with a feature image in uint8, from 0 (black) to 255, of shape [H, W, C]"
     require(usable, "dataset", name, f"{needs} (docs/how_to/data.md makes one); it is {image}")
-    labels = {feature: found for feature, kind in features.items() if (found := _label(feature, kind))}
+    labels = {feature: candidate for feature, kind in features.items() if (candidate := _label(feature, kind))}
     classes = f"a ClassLabel, a sequence of them, or an integer: one of {', '.join(labels) or 'none'}"
     require(label in labels, "label", label, f"a feature that is {classes}")
     chosen = labels[label]
@@ -143,8 +143,8 @@ def _in_memory(name: str, builder: Any, splits: Sequence[Any], label: Label) -> 
         print(f"config.label={label.feature!r}: the integers from 0 to {largest} are taken for classes", flush=True)
         label = dataclasses.replace(label, num_classes=1 + largest)
     train, test = (
-        InMemory({"image": arrays[f"{split.name}_image"], "label": found if label.several else label.checked(found)})
-        for split, found in zip(splits, classes, strict=True)
+        InMemory({"image": arrays[f"{split.name}_image"], "label": values if label.several else label.checked(values)})
+        for split, values in zip(splits, classes, strict=True)
     )
     fingerprint = _fingerprint(builder, str(arrays["digest"]))
     return Source(_shuffled(name, train, 1000), test, label.num_classes, fingerprint)

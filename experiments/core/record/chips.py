@@ -48,7 +48,12 @@ _TPU7X = Chip("TPU7x", ("tpu7x",), 1153.5e12, 96 * _GIB)
 _CHIPS = (
     Chip("H100 PCIe", ("h100 pcie",), 756e12),
     Chip("H100", ("h100",), 989e12),
-    *(_H200, _V4, _V5E, _V5P, _V6E, _TPU7X),
+    _H200,
+    _V4,
+    _V5E,
+    _V5P,
+    _V6E,
+    _TPU7X,
     Chip("B200", ("b200",), 2250e12),
     Chip("A100", ("a100",), 312e12),
     Chip("V100", ("v100",), 125e12),
@@ -81,10 +86,10 @@ def of_kind(device_kind: str) -> Chip | None:
 def parse(type_: str) -> Slice:
     """Parses a type (else `UsageError`): `v5litepod-16`, `h200-8`, `2xv5litepod-16`; or of a chip alone, as `v5e`."""
     if several := re.fullmatch(r"([1-9]\d*)x(.+)", type_):
-        n, one = int(several[1]), parse(several[2])
-        if n > 1 and one.slices == 1 and one.platform == "tpu":
+        n, slice_ = int(several[1]), parse(several[2])
+        if n > 1 and slice_.slices == 1 and slice_.platform == "tpu":
             return dataclasses.replace(
-                one, type=f"{n}x{one.type}", count=n * one.count, processes=n * one.processes, slices=n
+                slice_, type=f"{n}x{slice_.type}", count=n * slice_.count, processes=n * slice_.processes, slices=n
             )
     name = SHORT.get(type_, type_)
     family, _, number = name.rpartition("-")

@@ -95,5 +95,5 @@ def _version(package: str) -> str | None:
 
 def _cpu_model() -> str | None:
     path = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*: (.*)", path.read_text(), re.MULTILINE) if path.exists() else None
-    return found[1] if found else platform.processor() or None
+    match = re.search(r"^model name\s*: (.*)", path.read_text(), re.MULTILINE) if path.exists() else None
+    return match[1] if match else platform.processor() or None

@@ -65,13 +65,13 @@ def write(directory: Path, runs: Iterable[tuple[Record, Arrays]]) -> list[Path]:
 
 def _read_arrays(path: Path) -> dict[str, dict[str, dict[str, np.ndarray]]]:
     """Returns the arrays of `arrays.npz` by run, file and name."""
-    found: dict[str, dict[str, dict[str, np.ndarray]]] = {}
+    by_run: dict[str, dict[str, dict[str, np.ndarray]]] = {}
     if path.is_file():
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 for key in arrays.files:
                     run, file, name = key.split("/", 2)
-                    found.setdefault(run, {}).setdefault(file, {})[name] = arrays[key]
+                    by_run.setdefault(run, {}).setdefault(file, {})[name] = arrays[key]
         except (ValueError, OSError, EOFError, KeyError) as error:
             raise DamagedError(path, f"no arrays of runs: {error}", _ADVICE) from error
-    return found
+    return by_run

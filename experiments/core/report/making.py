@@ -77,7 +77,9 @@ def chosen(directory: Path) -> frozenset[str]:
     path = directory / "choices.json"
     if not path.exists():
         return frozenset()
-    choices = [one for one in read_object(path, "remove it, and the suite writes it again").values() if one["chosen"]]
-    won = {one["chosen"] for one in choices}
-    tried = {(entry["run"], one["chosen"]) for one in choices for entry in one.get("candidates", ())}
+    choices = [
+        choice for choice in read_object(path, "remove it, and the suite writes it again").values() if choice["chosen"]
+    ]
+    won = {choice["chosen"] for choice in choices}
+    tried = {(entry["run"], choice["chosen"]) for choice in choices for entry in choice.get("candidates", ())}
     return frozenset(won - {run for run, winner in tried if run != winner})

@@ -52,8 +52,8 @@ def minus_reference(runs: pd.DataFrame, references: Mapping[str, Run | None], me
 
 def detectable_cells(differences: pd.DataFrame) -> "pd.Series[str]":
     """Returns a column: the true difference that 80 % of such experiments would find (`frame.detectable`)."""
-    found = intervals(differences).map(detectable)
-    return found.map(lambda value: "-" if value is None or np.isnan(value) else f"{value:.2f}")
+    effects = intervals(differences).map(detectable)
+    return effects.map(lambda value: "-" if value is None or np.isnan(value) else f"{value:.2f}")
 
 
 def number(value: float) -> str:

@@ -134,10 +134,10 @@ class Presentation:
         """
         named = zip(runs, self._parts(runs, given=()), strict=True)
         parts = [{"(method)": self.method(run.fields) or run.name, **fields} for run, fields in named]
-        labels = [", ".join(one.values()) for one in parts]
+        labels = [", ".join(parts_of_run.values()) for parts_of_run in parts]
         return [
-            one | ({"(name)": f"[{run.name}]"} if labels.count(label) > 1 else {})
-            for run, one, label in zip(runs, parts, labels, strict=True)
+            parts_of_run | ({"(name)": f"[{run.name}]"} if labels.count(label) > 1 else {})
+            for run, parts_of_run, label in zip(runs, parts, labels, strict=True)
         ]
 
     def references(self, runs: Sequence[Run], method: str = "") -> dict[str, Run | None]:
@@ -178,14 +178,14 @@ def _circumstances(presentation: Presentation, run: Run) -> str:
 
 def _usual(configs: Sequence[Fields]) -> Fields:
     """Returns the fields in which configs of a method differ, with the value that labels leave out, or None."""
-    found: Fields = {}
+    usual: Fields = {}
     for name in dict.fromkeys(name for config in configs for name in config):
         values = [config.get(name) for config in configs]
         keys = [str(value) if isinstance(value, list) else value for value in values]
         key, count = Counter(keys).most_common(1)[0]
         if count < len(configs):
-            found[name] = values[keys.index(key)] if len(configs) > _FEW and 3 * count > 2 * len(configs) else None
-    return found
+            usual[name] = values[keys.index(key)] if len(configs) > _FEW and 3 * count > 2 * len(configs) else None
+    return usual
 
 
 def shown(name: str, field: str, value: Any) -> str:

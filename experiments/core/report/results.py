@@ -100,10 +100,12 @@ class Problem:
 
 def load(directory: Path) -> tuple[list[Run], list[Problem]]:
     """Returns the finished runs below `directory`, by name; unfinished and broken ones as problems."""
-    found = list(read(directory))
-    runs = [one for one in found if isinstance(one, Run) and one.done]
-    unfinished = [Problem(one.name, one.state) for one in found if isinstance(one, Run) and not one.done]
-    return runs, sorted([*unfinished, *(one for one in found if isinstance(one, Problem))], key=lambda one: one.name)
+    items = list(read(directory))
+    runs = [item for item in items if isinstance(item, Run) and item.done]
+    unfinished = [Problem(item.name, item.state) for item in items if isinstance(item, Run) and not item.done]
+    return runs, sorted(
+        [*unfinished, *(item for item in items if isinstance(item, Problem))], key=lambda item: item.name
+    )
 
 
 def read(directory: Path) -> Iterator[Run | Problem]:
@@ -116,9 +118,9 @@ def read(directory: Path) -> Iterator[Run | Problem]:
     for path, files in ((Path(place), files) for place, _, files in places):
         name = str(path.relative_to(directory))
         if archive.RUNS in files:
-            for found in _read_archive(path, "" if name == "." else f"{name}/"):
-                archived.add(directory / found.name)
-                yield found
+            for item in _read_archive(path, "" if name == "." else f"{name}/"):
+                archived.add(directory / item.name)
+                yield item
         if path not in archived and any(os.path.lexists(path / mark) for mark in _WORKDIR_FILES):
             yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
 

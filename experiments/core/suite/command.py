@@ -62,8 +62,8 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     logging.set_verbosity(logging.ERROR)  # of orbax, which has much to report
     out, command = Path(options.out).expanduser(), ["python", "-m", suite.package, *arguments]
     try:
-        given = read_object(options.choices, "name one that a suite has written") if options.choices else None
-        return in_one_line(lambda: run_suite(suite, out, runs, selected, command, options.jobs, given))
+        choices = read_object(options.choices, "name one that a suite has written") if options.choices else None
+        return in_one_line(lambda: run_suite(suite, out, runs, selected, command, options.jobs, choices))
     except worker.Stopped:
         with contextlib.suppress(OSError):  # of a terminal that is closed
             print("\nstopped; run it again and it resumes", flush=True)

@@ -131,8 +131,8 @@ def _saved(directory: Path) -> dict[int, bool]:
         return {}
     files = {int(path.name): set(files_below(path)) for path in directory.iterdir() if path.name.isdecimal()}
     if is_remote(directory):  # where directories are not renamed: orbax deletes those that it has not marked
-        files = {step: found for step, found in files.items() if _MARKS & found}
-    return {step: CHECKSUM in found for step, found in files.items()}
+        files = {step: names for step, names in files.items() if _MARKS & names}
+    return {step: CHECKSUM in names for step, names in files.items()}
 
 
 def _remove(directory: Path, condition: Callable[[str, list[str]], bool]) -> None:

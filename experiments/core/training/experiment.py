@@ -194,8 +194,8 @@ class Plan:
 
     def epochs(self, step: int) -> int | float:
         """The passes over the training data that `step` steps make."""
-        whole, rest = divmod(step, self.steps_per_epoch)
-        return round(step / self.steps_per_epoch, 4) if rest else whole
+        epochs, rest = divmod(step, self.steps_per_epoch)
+        return round(step / self.steps_per_epoch, 4) if rest else epochs
 
     def count(self, step: int) -> int:
         """`step` in units of the plan."""

@@ -86,18 +86,18 @@ def of_devices(
 def axis_sizes(config: ml_collections.ConfigDict) -> dict[str, int]:
     """The size of every axis, in the order of AXES."""
     if "mesh" in config:
-        given = config.mesh.to_dict()
+        sizes = config.mesh.to_dict()
         # Sizes without a -1 are what they are, on whatever devices; `validate` holds them against those there are.
-        return _sizes(given, jax.device_count() if -1 in given.values() else math.prod(given.values()))
+        return _sizes(sizes, jax.device_count() if -1 in sizes.values() else math.prod(sizes.values()))
     return _sizes({"data": -1}, jax.device_count() if jax.process_count() > 1 else 1)
 
 
 def _by_slice(devices: Sequence[jax.Device]) -> list[list[jax.Device]]:
     """The devices of each slice; of those that say nothing of it, as CPUs, all."""
-    found: dict[int, list[jax.Device]] = {}
+    slices: dict[int, list[jax.Device]] = {}
     for device in devices:
-        found.setdefault(getattr(device, "slice_index", 0), []).append(device)
-    return [found[index] for index in sorted(found)]
+        slices.setdefault(getattr(device, "slice_index", 0), []).append(device)
+    return [slices[index] for index in sorted(slices)]
 
 
 def _sizes(given: Mapping[str, int], num_devices: int) -> dict[str, int]:

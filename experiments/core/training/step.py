@@ -215,10 +215,10 @@ class Program:
 
     def _begin(self, seeds: jax.Array, pretrained: Any) -> TrainState:
         def begin_one(seed: jax.Array, pretrained: Any) -> TrainState:
-            given = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
+            leaves = {keystr(path): leaf for path, leaf in tree_flatten_with_path(pretrained)[0]}
             params = self.experiment.init(jax.random.fold_in(jax.random.key(seed), 0))
             params = tree_map_with_path(
-                lambda path, leaf: given[keystr(path)].astype(leaf.dtype) if keystr(path) in given else leaf, params
+                lambda path, leaf: leaves[keystr(path)].astype(leaf.dtype) if keystr(path) in leaves else leaf, params
             )
             return TrainState(params, self.experiment.optimizer.init(params), jnp.zeros((), bool))
 

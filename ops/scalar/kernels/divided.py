@@ -32,12 +32,12 @@ def over_batches(kernel: ByRows) -> ByRows:
         if not size:
             nothing = jnp.zeros((0, arrays[0].shape[-2], 1), arrays[0].dtype)
             return (nothing, nothing), (True, True)
-        whole = [
+        expanded = [
             array if has else jnp.broadcast_to(array, (size, *array.shape))
             for array, has in zip(arrays, batched, strict=True)
         ]
-        found = solve(*(array.reshape(-1, array.shape[-1]) for array in whole))
-        return tuple(value.reshape(size, -1, 1) for value in found), (True, True)
+        thresholds = solve(*(array.reshape(-1, array.shape[-1]) for array in expanded))
+        return tuple(value.reshape(size, -1, 1) for value in thresholds), (True, True)
 
     return lambda *arrays: TwoFloat(*solve(*arrays))
 
@@ -67,8 +67,8 @@ def over_devices(kernel: ByRows, loop: Callable[..., TwoFloat], scalars: int) ->
         return mesh, part, (scalar, scalar), places
 
     no_mesh = jax.sharding.AbstractMesh((), ())
-    given = ", ".join(["r n", *(f"r a{number}" for number in range(scalars))])
-    solve.def_partition(partition, sharding_rule=f"{given} -> r b0, r b1")
+    operands = ", ".join(["r n", *(f"r a{number}" for number in range(scalars))])
+    solve.def_partition(partition, sharding_rule=f"{operands} -> r b0, r b1")
     return lambda *arrays: TwoFloat(*solve(*arrays))
 
 
@@ -102,11 +102,11 @@ def _lowered(
 ) -> Any:
     program: Any = context.module_context.axis_context
     if hasattr(program, "manual_axes"):
-        whole = set(program.manual_axes) == set(program.mesh.axis_names)
+        local = set(program.manual_axes) == set(program.mesh.axis_names)
     else:
-        whole = getattr(program, "num_devices", None) == 1
+        local = getattr(program, "num_devices", None) == 1
     reason = "" if kernels else f"a row of {context.avals_in[0].shape[1]} is too long"  # type: ignore[attr-defined]
-    for kernel in kernels if divisible or whole else ():
+    for kernel in kernels if divisible or local else ():
         try:
             with warnings.catch_warnings():
                 # Pallas deprecates Triton, which older chips need; users can do nothing about that.

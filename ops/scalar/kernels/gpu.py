@@ -116,13 +116,13 @@ def row_by_row(s: Array, scalars: Scalars, keys: Keys, solve: Solve, language: L
             held = [read(number) for number in range(layout.count if layout.count <= 2 else 0)]
             return solve((held.__getitem__ if held else read,), *values[:2], layout)
 
-        given = [ref[row] for ref in refs[:-2]]
-        found = _evaluate(language.replacements, jax.make_jaxpr(solved)(*given), *given)
-        for ref, value in zip(refs[-2:], found, strict=True):
+        arguments = [ref[row] for ref in refs[:-2]]
+        threshold = _evaluate(language.replacements, jax.make_jaxpr(solved)(*arguments), *arguments)
+        for ref, value in zip(refs[-2:], threshold, strict=True):
             ref[row] = value
 
-    one = jax.ShapeDtypeStruct((count,), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
-    hi, lo = language.launch(body, [one, one], s, *(value.reshape(count) for value in scalars), size=size)
+    out_type = jax.ShapeDtypeStruct((count,), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
+    hi, lo = language.launch(body, [out_type, out_type], s, *(value.reshape(count) for value in scalars), size=size)
     return TwoFloat(hi.reshape(count, 1), lo.reshape(count, 1))
 
 
@@ -167,19 +167,19 @@ def _evaluate(replacements: Mapping[str, Callable[..., Array]], closed: ClosedJa
 
     for equation in jaxpr.eqns:
         name, options = equation.primitive.name, equation.params
-        given = [value(variable) for variable in equation.invars]
+        operands = [value(variable) for variable in equation.invars]
         if name in replacements:
-            found = [replacements[name](*given)]
-        elif name.startswith("reduce_") and not given[0].shape:
-            found = given
+            results = [replacements[name](*operands)]
+        elif name.startswith("reduce_") and not operands[0].shape:
+            results = operands
         elif name == "while":
-            found = _loop(replacements, given, **options)
+            results = _loop(replacements, operands, **options)
         elif inner := options.get("jaxpr", options.get("call_jaxpr")):
-            found = _evaluate(replacements, inner, *given)
+            results = _evaluate(replacements, inner, *operands)
         else:
-            found = equation.primitive.bind(*given, **options)
-            found = found if equation.primitive.multiple_results else [found]
-        known.update(zip(equation.outvars, found, strict=True))
+            results = equation.primitive.bind(*operands, **options)
+            results = results if equation.primitive.multiple_results else [results]
+        known.update(zip(equation.outvars, results, strict=True))
     return [value(variable) for variable in jaxpr.outvars]
 
 

@@ -54,23 +54,23 @@ def side_by_side(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interp
             lanes_ref[pl.ds(start, _LANES), :] = choose((row < count) & (entry < n), keys(tile, k, *others), -jnp.inf)
 
         lax.fori_loop(0, size // _LANES, load, None)
-        found = solve(
+        thresholds = solve(
             (lambda number: lanes_ref[pl.ds(pl.multiple_of(number * _SUBLANES, _SUBLANES), _SUBLANES), :],),
             k,
             others[0],
             layout,
         )
-        hi_ref[...], lo_ref[...] = found
+        hi_ref[...], lo_ref[...] = thresholds
 
     scalar = pl.BlockSpec((1, _LANES), lambda i: (0, i))
-    one = jax.ShapeDtypeStruct((1, rows), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
+    out_type = jax.ShapeDtypeStruct((1, rows), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
     block = pl.BlockSpec((size, _LANES), lambda i: (0, i)) if turned else pl.BlockSpec((_LANES, size), lambda i: (i, 0))
     hi, lo = pl.pallas_call(
         kernel,
         grid=(-(-rows // _LANES),),
         in_specs=[block, *len(scalars) * [scalar]],
         out_specs=[scalar, scalar],
-        out_shape=[one, one],
+        out_shape=[out_type, out_type],
         scratch_shapes=[pltpu.VMEM((size, _LANES), s.dtype)],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel",), vmem_limit_bytes=3 * 4 * _LANES * size + _COMPILER_BYTES
@@ -89,13 +89,13 @@ def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
     layout = Pieces(shape=(_SUBLANES, _LANES), count=size // (_SUBLANES * _LANES), over=(0, 1))
 
     def kernel(s_ref: Any, k_ref: Any, lam_ref: Any, hi_ref: Any, lo_ref: Any) -> None:
-        found = solve(
+        threshold = solve(
             (lambda number: s_ref[pl.ds(pl.multiple_of(number * _SUBLANES, _SUBLANES), _SUBLANES), :],),
             k_ref[...][:, :1],
             lam_ref[...][:, :1],
             layout,
         )
-        for ref, value in zip((hi_ref, lo_ref), found, strict=True):
+        for ref, value in zip((hi_ref, lo_ref), threshold, strict=True):
             ref[...] = jnp.broadcast_to(value, (1, _LANES))
 
     def spread(value: Array) -> Array:
@@ -104,7 +104,7 @@ def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
     scalar = pl.BlockSpec((None, 1, _LANES), lambda i: (i, 0, 0))
     # If there is room, the next row is fetched while one is solved.
     buffers = 1 if count == 1 or 4 * size > _DOUBLE_BUFFER_BYTES else 2
-    one = jax.ShapeDtypeStruct((count, 1, _LANES), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
+    out_type = jax.ShapeDtypeStruct((count, 1, _LANES), s.dtype, manual_axis_type=jax.typeof(s).manual_axis_type)
     hi, lo = pl.pallas_call(
         kernel,
         grid=(count,),
@@ -114,7 +114,7 @@ def one_by_one(s: Array, scalars: Scalars, keys: Keys, solve: Solve, *, interpre
             scalar,
         ],
         out_specs=[scalar, scalar],
-        out_shape=[one, one],
+        out_shape=[out_type, out_type],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel",), vmem_limit_bytes=buffers * 4 * size + _COMPILER_BYTES
         ),

@@ -43,7 +43,7 @@ class Pieces(Rows):
             return [value.astype(jnp.float32) for value in jax.tree.leaves(function(piece(number)))]
 
         def fold(number: Array | int, sofar: list[Array]) -> list[Array]:
-            return [step(one, value) for one, value in zip(sofar, values(number), strict=True)]
+            return [step(folded, value) for folded, value in zip(sofar, values(number), strict=True)]
 
         # The fold starts from the first piece, because zeros would not have the layout of a piece.
         sofar = values(0)

@@ -54,7 +54,7 @@ MULTI_HOT = dataclasses.replace(
 )
 
 
-def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_hot():
+def test_loss_and_accuracies_match_numpy():
     config = tiny_config("small,p=4/3,target=smooth", loss__lam=1.0, **ONE_BLOCK)
     params, images = random_params(config), DATA.evaluation["image"][:60]
     of_both = [data.evaluation["label"][:60] for data in (DATA, MULTI_HOT)]
@@ -89,7 +89,7 @@ def test_loss_and_accuracies_are_those_of_numpys_logits_and_labels_may_be_multi_
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name):
+def test_single_label_loss_refuses_multi_hot(name):
     streamed = dataclasses.replace(DATA, train={}, train_stream=Stream(8, None, {"label": np.zeros(10, np.uint8)}))
     config, message = tiny_config(loss__name=name), rf"^config\.loss\.name='{name}' .* must be one of xent, "
     for data in (MULTI_HOT, streamed):
@@ -98,7 +98,7 @@ def test_a_loss_of_one_class_an_image_is_refused_where_images_have_several(name)
             RECIPE.build(config, data)
 
 
-def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path):
+def test_pretrained_body_gets_a_zero_head(tmp_path):
     weights = random_params(tiny_config(), num_classes=5)  # another head, which is left
     np.savez(tmp_path / "weights.npz", **weights)
     config = tiny_config(pretrained=str(tmp_path / "weights.npz"), model__scan=True, seeds=(0, 1))
@@ -120,7 +120,7 @@ def test_training_starts_from_the_body_in_the_file_and_a_head_of_zeros(tmp_path)
 
 
 @pytest.mark.parametrize("argument", ["features", "last_block", "whole"])
-def test_weights_to_start_from_are_refused_where_the_network_has_others(argument):
+def test_second_set_of_weights_is_refused(argument):
     config = get_config(argument)
     RECIPE.validate(config)
     config.pretrained = "weights.npz"
@@ -128,7 +128,7 @@ def test_weights_to_start_from_are_refused_where_the_network_has_others(argument
         RECIPE.validate(config)
 
 
-def test_blocks_are_computed_again_on_request():
+def test_remat_is_applied_only_if_set():
     def program(remat):
         experiment = RECIPE.build(tiny_config("small,loss=xent", model__remat=remat, model__scan=True), DATA)
         params = jax.eval_shape(experiment.init, KEY)
@@ -138,7 +138,7 @@ def test_blocks_are_computed_again_on_request():
     assert ["remat" in program(remat) for remat in (True, False)] == [True, False]
 
 
-def test_a_training_step_is_three_forward_passes():
+def test_flops_are_three_forward_passes():
     config = tiny_config()
     experiment = RECIPE.build(config, DATA)
     # 16 patches of 2 x 2 pixels, width 32, two blocks, MLPs of 64, ten classes.

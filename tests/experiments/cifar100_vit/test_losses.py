@@ -25,7 +25,7 @@ def program(loss, labels=LABELS):
     return text, [np.asarray(constant).tolist() for constant in made.consts]
 
 
-def test_losses_are_those_of_the_library_by_their_own_arguments():
+def test_losses_match_library_functions():
     integer, by_class = optax.softmax_cross_entropy_with_integer_labels, optax.softmax_cross_entropy
     wanted = {
         "xent": integer,
@@ -57,8 +57,8 @@ def test_losses_are_those_of_the_library_by_their_own_arguments():
         fine_tuning_loss("smooth_svm", lam=0.0)
 
 
-def test_a_loss_reads_nothing_but_the_fields_that_it_says():
-    """Its program is the same whatever the others are."""
+def test_loss_ignores_undeclared_fields():
+    """Traces to the same program whatever their values are."""
     others = {"k": 2, "p": 1.5, "lam": 0.7, "target": "one_hot"}
     for name, kind in LOSSES.items():
         unread = {option: value for option, value in others.items() if option not in kind.reads}

@@ -34,7 +34,7 @@ def build(monkeypatch, variables):
     return built
 
 
-def test_the_last_block_and_a_head_of_zeros_are_trained(build, variables):
+def test_last_block_trains_with_zero_head(build, variables):
     experiment, examples = build("last_block,loss=xent", (1, 1, 192), np.float16)
     assert experiment.pretrained.keys() == {"block_15", "head"}
     params = experiment.init(jax.random.key(0)) | experiment.pretrained
@@ -51,7 +51,7 @@ def test_the_last_block_and_a_head_of_zeros_are_trained(build, variables):
     assert all(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
 
 
-def test_the_whole_network_takes_images_and_asks_for_an_accelerator(build, monkeypatch):
+def test_whole_network_needs_an_accelerator(build, monkeypatch):
     experiment, examples = build("whole", (160, 160, 3), np.uint8)
     params = jax.eval_shape(experiment.init, jax.random.key(0))
     assert params.keys() - experiment.pretrained.keys() == {"classifier"}

@@ -23,7 +23,7 @@ def rows_of(directory):
     return [dict(zip(header, row, strict=True)) for row in rows], "\n".join(lines)
 
 
-def test_pairs_are_by_seed_and_diverged_seeds_leave_the_means(tmp_path):
+def test_differences_are_paired_by_seed(tmp_path):
     write_fine_tuning(tmp_path / "xent", {1: [10.0, 20.0, None]}, "small,loss=xent", seeds=(2, 1, 0))
     write_fine_tuning(tmp_path / "topk", {1: [29.0, 18.0, 50.0]}, seeds=(0, 1, 7))
     write_fine_tuning(tmp_path / "lost", {1: [None] * 3}, "small,target=smooth")
@@ -33,7 +33,7 @@ def test_pairs_are_by_seed_and_diverged_seeds_leave_the_means(tmp_path):
     assert (lost["top-1"], lost["top-1 minus cross-entropy"], lost["diverged"]) == ("-", "-", "3")
 
 
-def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_path):
+def test_ranks_give_intervals_over_images(tmp_path):
     """Four images, by the ranks of their labels; the third seed of one of them has diverged and does not count."""
     ranks = {"xent": [[0, 1, 2, 3], [0, 0, 5, 9], [0, 0, 9, 9]], "topk": [[0, 0, 0, 2], [0, 0, 1, 0], [10, 10, 10, 10]]}
     write_fine_tuning(tmp_path / "xent", {1: [25.0, 50.0, 50.0]}, "loss=xent", ranks=ranks["xent"])
@@ -44,7 +44,7 @@ def test_where_ranks_are_kept_differences_have_an_interval_over_images_too(tmp_p
     assert "a number after a stroke is the half width of their 95 % interval over test images" in text
 
 
-def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
+def test_figure6_shows_means_and_differences(tmp_path):
     def rising(*starts):
         return {k: [None if start is None else start + 4.0 * k for start in starts] for k in KS}
 
@@ -66,7 +66,7 @@ def test_curves_are_means_over_seeds_and_differences_those_of_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(("top3", "expected"), [(70.0, "holds"), (50.0, "does not hold")])
-def test_the_papers_network_is_judged_where_it_was_trained(tmp_path, top3, expected):
+def test_papers_task_outranks_the_stand_in(tmp_path, top3, expected):
     on_features(tmp_path, -9.0, 9.0)
     for folder, name, level in itertools.product(("paper/", "final-"), ("xent", "topk"), (60.0, top3)):
         if (level == 60.0) == (name == "xent"):
@@ -93,7 +93,7 @@ def on_features(results, papers, own, form="features", name="cifar100_pretrained
         (0.0, 0.0, ("not shown", "not shown")),
     ],
 )
-def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(tmp_path, papers, own, expected):
+def test_claim_is_judged_as_stated_and_tuned(tmp_path, papers, own, expected):
     finding = report.accuracy(on_features(tmp_path, papers, own))
     assert answers(finding) == expected
     for verdict, ahead in ((finding.as_stated, papers), (finding.tuned, own)):
@@ -103,7 +103,7 @@ def test_on_features_the_claim_is_read_at_the_papers_rates_and_at_each_its_own(t
 
 
 @pytest.mark.parametrize("missing", ["paper/topk", "final-xent"])
-def test_the_largest_part_that_is_finished_answers(tmp_path, missing):
+def test_largest_finished_part_decides(tmp_path, missing):
     parts = ("cifar100_last_block", "cifar100_pretrained")
     for finished, expected in enumerate([None, ("holds", "does not hold"), ("does not hold", "holds")]):
         results = on_features(tmp_path / str(finished), 9.0, -1.0)
@@ -114,7 +114,8 @@ def test_the_largest_part_that_is_finished_answers(tmp_path, missing):
         assert (finding and answers(finding)) == expected
 
 
-def test_a_grid_of_rates_and_strengths_is_a_map_and_the_temperature_the_reference(tmp_path):
+def test_rate_and_lam_grid_is_drawn_as_a_map(tmp_path):
+    """Makes cross-entropy with a temperature the reference where there is no other."""
     points = [(rate, lam) for rate in (0.001, 0.01, 0.04) for lam in (0.1, 3.0)]
     for loss in ("xent_temperature", "topk"):
         for number, (rate, lam) in enumerate(points):
@@ -137,7 +138,8 @@ def test_a_grid_of_rates_and_strengths_is_a_map_and_the_temperature_the_referenc
     assert "all of a DINOv2 ViT-S/14" in "\n".join(report.tables(runs, frozenset()))
 
 
-def test_a_loss_tried_at_one_rate_has_no_curve_of_rates_and_does_not_set_their_axis(tmp_path):
+def test_rate_curves_need_several_rates(tmp_path):
+    """Leaves a loss that was tried at a single rate out of the limits of the axis, too."""
     tried = {"xent": (0.01, 0.1, 1.0), "xent_temperature": (0.1,)}
     for loss, rates in tried.items():
         for rate in rates:

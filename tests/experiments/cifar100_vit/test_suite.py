@@ -30,7 +30,7 @@ TINY = [
 ]
 
 
-def test_pretraining_comes_first_and_all_others_start_from_it():
+def test_all_runs_start_from_pretraining():
     (first, pretraining), *others = suite_configs(SUITE, "demo")
     assert (first.name, pretraining.export_params, pretraining.split) == (PRETRAIN, True, "validation")
     for run, config in others:
@@ -39,7 +39,7 @@ def test_pretraining_comes_first_and_all_others_start_from_it():
         assert (config.model, config.validation_size) == (pretraining.model, pretraining.validation_size)
 
 
-def test_at_full_size_every_loss_is_tried_at_the_same_rates():
+def test_full_size_losses_share_rates():
     """At the others this follows from the committed runs."""
     rates = {}
     for run, config in suite_configs(SUITE, "full"):
@@ -55,7 +55,7 @@ def test_at_full_size_every_loss_is_tried_at_the_same_rates():
     assert {tuple(tried) for tried in rates.values()} == {FULL_RATES}
 
 
-def test_the_transformers_losses_have_the_same_grid():
+def test_transformer_losses_share_a_grid():
     grids, seeds = {}, {}
     for run, config in suite_configs(SUITE, "transformer"):
         assert (config.input.size, config.batch_size, config.steps, config.pretrained) == (224, 512, 100, "dinov2-s14")
@@ -70,7 +70,7 @@ def test_the_transformers_losses_have_the_same_grid():
     assert {tuple(five) for five in seeds.values()} == {(0, 1, 2, 3, 4)}
 
 
-def test_a_suite_pretrains_and_others_wait_for_its_weights(tmp_path, capsys, monkeypatch):
+def test_suite_waits_for_pretrained_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(jax, "device_count", lambda: 1)  # to divide a run among eight devices takes long to compile
     assert command.run_suite(SUITE, tmp_path, TINY, TINY[1:], ["suite"]) == 1
     assert "final-xent  FAILED: its weights are not there yet: pretrain must run first\n" in capsys.readouterr().out

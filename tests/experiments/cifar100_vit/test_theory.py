@@ -19,7 +19,7 @@ def paper(x, labels, lam=LAM, target="one_hot"):
     return topk_fenchel_young_loss(x, labels, K, lam=lam, p=P, target=target)
 
 
-def test_the_loss_is_bounded_below_if_and_only_if_the_target_lies_in_the_polytope():
+def test_loss_is_bounded_iff_t_in_polytope():
     """If: `f_R` is the largest of `<x, y> - R(y)`, among them that of t. Only if: a direction for each face missed."""
     inside = np.asarray(topk_mask(RNG.normal(size=(300, N)), K, lam=RNG.uniform(0.1, 5, 300), p=P))
     x = RNG.normal(size=(300, N)) * np.geomspace(0.01, 1e4, 300)[:, None]
@@ -40,7 +40,7 @@ def test_the_loss_is_bounded_below_if_and_only_if_the_target_lies_in_the_polytop
         assert values[-1] < -1e5, case
 
 
-def test_with_a_one_hot_target_a_common_shift_changes_the_loss_alone():
+def test_shift_changes_loss_not_gradients():
     x, labels = RNG.normal(size=(4, N)), np.array([0, 1, 5, 2])
     shifts = np.array([0.0, -3.0, 100.0])
     rows = (x + shifts[:, None, None]).reshape(-1, N)
@@ -54,7 +54,7 @@ def test_with_a_one_hot_target_a_common_shift_changes_the_loss_alone():
 
 
 @pytest.mark.parametrize("name", ["xent_temperature", "topk"])
-def test_on_frozen_features_a_strength_is_a_rate(name):
+def test_lam_acts_as_a_learning_rate(name):
     """For a head from zeros, lam at a rate r is 1 at r / lam, with clipping and momentum, too."""
     features, labels = RNG.normal(size=(20, 4)), RNG.integers(0, N, 20)
 

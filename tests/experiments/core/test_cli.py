@@ -24,12 +24,12 @@ def parsed(*options):
         (["--config.seeds=7"], (7,)),
     ],
 )
-def test_the_last_value_of_a_field_counts_and_a_single_one_may_stand_for_a_tuple(given, seeds):
+def test_last_override_of_a_field_wins(given, seeds):
     config = parsed(*given, "--config.hidden=(5,)", "--config.hidden=()", "--config.debias")
     assert (config.seeds, config.hidden, config.debias) == (seeds, (), True)
 
 
-def test_of_strings_none_is_none_and_a_tilde_the_home(monkeypatch, tmp_path):
+def test_string_fields_take_none_and_tilde(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert parsed("--config.data_dir=/x", "--config.data_dir=None").data_dir is None
     assert parsed("--config.data_dir=None", "--config.data_dir=~/x").data_dir == str(tmp_path / "x")
@@ -51,7 +51,7 @@ def assert_refused(arguments, parts, capsys):
     assert all(part in err for part in parts), err
 
 
-def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(small_run, capsys):
+def test_workdir_of_other_config_is_refused(small_run, capsys):
     asked = command(small_run.workdir, *small_run.options, "--config.density=0.2")
     assert_refused(asked, ["another config: config.density (saved 0.1, asked 0.2)\n"], capsys)
     longer = command(small_run.workdir, *small_run.options, "--config.epochs=30")
@@ -59,7 +59,7 @@ def test_a_workdir_of_another_config_is_refused_with_the_fields_that_differ(smal
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no cuda\n..."), AssertionError()])
-def test_a_platform_without_devices_is_one_line(tmp_path, monkeypatch, capsys, error):
+def test_platform_without_devices_is_refused(tmp_path, monkeypatch, capsys, error):
     def devices():
         raise error
 
@@ -69,7 +69,7 @@ def test_a_platform_without_devices_is_one_line(tmp_path, monkeypatch, capsys, e
     assert not (tmp_path / "w").exists()
 
 
-def test_a_run_that_may_not_compile_is_refused(tmp_path, capsys):
+def test_disabled_jit_is_refused(tmp_path, capsys):
     with jax.disable_jit():
         assert_refused(command(tmp_path / "w"), ["JAX_DISABLE_JIT=1"], capsys)
     assert not (tmp_path / "w").exists()
@@ -81,6 +81,6 @@ def test_a_finished_run_says_so(small_run, capsys):
     assert (f"{small_run.workdir} is done" in out, err) == (True, "")
 
 
-def test_the_config_is_shown_with_its_overrides_and_nothing_is_begun(capsys):
+def test_show_config_includes_overrides(capsys):
     assert cli.run(RECIPE, ["--config=configs/mnist_pruning.py:annealed", "--config.p=1.5", "--show_config"]) == 0
     assert {"config.p = 1.5", "config.lam.schedule = 'geometric'"} < set(capsys.readouterr().out.splitlines())

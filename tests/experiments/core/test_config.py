@@ -10,7 +10,7 @@ from tests.experiments.support import small_config
 DEFAULTS = {"loss": "topk", "p": "2", "small": "no"}
 
 
-def test_differences_name_field_saved_and_asked():
+def test_differences_name_saved_and_asked():
     saved, asked = to_json(small_config()), to_json(small_config(lam__start=0.5, seeds=(0, 2)))
     assert differences(saved, to_json(small_config())) == []
     assert differences(saved, asked) == [
@@ -29,17 +29,17 @@ def test_differences_name_field_saved_and_asked():
         ("p=1,,p=2", {}),
     ],
 )
-def test_options_are_strings_over_their_defaults(argument, options):
+def test_options_override_their_defaults(argument, options):
     assert parse_options(argument, DEFAULTS) == DEFAULTS | options
 
 
 @pytest.mark.parametrize("part", ["q=1", "loss", "loss=", "=xent", " p=2"])
-def test_an_option_without_a_name_or_a_value_is_named(part):
+def test_invalid_options_are_named(part):
     with pytest.raises(UsageError, match=rf"^'{part}' is not one of OPTION=VALUE, .* loss, p, small$"):
         parse_options(f"small,{part}", DEFAULTS)
 
 
-def test_a_field_of_a_kind_that_no_option_has_is_named():
+def test_list_fields_cannot_be_overridden():
     config = ml_collections.ConfigDict({"widths": [1, 2]})
     with pytest.raises(UsageError, match=r"config\.widths=.* list"):
         overridden(config, ["--config.widths=[3]"])

@@ -14,7 +14,8 @@ from experiments.core.errors import printable
 def command(body):
     """A program whose command has this body, and returns 3."""
     return [
-        *(sys.executable, "-c"),
+        sys.executable,
+        "-c",
         "import os, sys\nfrom experiments.core import console\nfrom experiments.core.errors import UsageError\n"
         f"def main(arguments):\n    {body}\n    return 3\nconsole.run(main)",
     ]
@@ -25,14 +26,15 @@ def said(body, environment=None, **options):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_status_is_that_of_the_command_and_what_an_encoding_lacks_is_an_escape():
+def test_status_is_that_of_the_command():
+    """Prints as escapes what the encoding lacks."""
     assert said("raise UsageError('a mistake')") == (2, b"", b"error: a mistake\n")
     locale = {"PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONUTF8": "0"}
     assert said("print('1 \\u00b1 2', '\\udcff')", locale) == (3, rb"1 \xb1 2 \udcff" + b"\n", b"")
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout", "sys.stderr"])
-def test_where_nobody_reads_any_more_a_command_ends_without_a_word(stream):
+def test_closed_pipe_ends_command_silently(stream):
     with subprocess.Popen(
         command(f"[print('line', file={stream}) for _ in range(10**5)]"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
@@ -51,14 +53,14 @@ def test_a_full_disk_is_a_line():
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_package_that_the_demo_lacks_is_a_line():
+def test_missing_package_is_one_line():
     status, _, errors = said("sys.modules.update(tensorflow_datasets=None, grain=None); import grain")
     assert (status, errors.count(b"\n")) == (2, 1)
     assert b"grain" in errors
     assert b"make install" in errors
 
 
-def test_what_a_terminal_would_obey_is_written_as_an_escape():
+def test_control_characters_are_escaped():
     assert printable("lam = 0.1 ± é λ") == "lam = 0.1 ± é λ"
     assert printable("\x1b[2J\x9b\r\n\u202e\udcff") == r"\x1b[2J\x9b\r\n\u202e\udcff"
 

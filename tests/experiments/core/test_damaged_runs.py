@@ -87,7 +87,8 @@ def test_damage_is_repaired_or_refused(copy, whole, capsys, damage):
         assert f"resuming after step {BEFORE}" in out
 
 
-def test_rows_that_are_missing_are_noticed_without_their_sum(copy):
+def test_missing_rows_are_noticed(copy):
+    """Needs no checksum, which only a finished run has."""
     rows, config = metrics.read(copy / "metrics.jsonl"), toy_config(**FIELDS).to_dict()
     metrics.require_complete(copy, rows, config)
     for number in (0, 1, 2):
@@ -98,7 +99,7 @@ def test_rows_that_are_missing_are_noticed_without_their_sum(copy):
         metrics.require_complete(copy, epochs, {"epochs": 5})
 
 
-def test_json_of_another_form_is_named_with_what_to_do(copy):
+def test_damaged_json_says_what_to_do(copy):
     for name, content in {
         "config.json": b"[" * 10**5,
         "summary.json": b'{"state": "running"}',
@@ -111,7 +112,7 @@ def test_json_of_another_form_is_named_with_what_to_do(copy):
         path.write_bytes(kept) if kept else path.unlink()
 
 
-def test_a_summary_beside_other_rows_is_no_end_and_can_be_made_again(copy, whole):
+def test_summary_must_match_its_rows(copy, whole):
     run(copy)
     rows, summary = copy / "metrics.jsonl", copy / "summary.json"
     content, said = rows.read_bytes(), json.loads(summary.read_text())
@@ -134,7 +135,7 @@ def set_field(workdir, name, value):
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
 
 
-def test_checkpoints_of_another_config_are_refused_with_the_field_that_differs(copy):
+def test_checkpoints_must_match_the_config(copy):
     set_field(copy, "noise", 0.2)
     before = contents(copy)
     with pytest.raises(UsageError, match=rf"checkpoints/{NEWEST} .*: config.noise \(saved 0.1, asked 0.2\)$"):
@@ -149,7 +150,7 @@ class Closed(io.StringIO):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_a_terminal_that_is_closed_lets_the_run_save(tmp_path, whole, monkeypatch):
+def test_closed_terminal_lets_the_run_save(tmp_path, whole, monkeypatch):
     def hang_up():
         monkeypatch.setattr(sys, "stdout", Closed())
         for _ in range(2):  # the terminal, and its shell
@@ -172,7 +173,7 @@ def tensorstore(*_, **__):
     raise ValueError("RESOURCE_EXHAUSTED: Error writing w/checkpoints: No space left on device")
 
 
-def test_a_full_disk_is_one_line_whoever_writes_and_nothing_is_lost(copy, whole, monkeypatch, capsys):
+def test_full_disk_loses_nothing(copy, whole, monkeypatch, capsys):
     fsync = os.fsync
     for named in ("metrics.jsonl", "checkpoints", "SHA256", "summary.json"):
 

@@ -198,8 +198,14 @@ def refused(tmp_path: Path, command: list[str]) -> str:
 
 
 # Methods by the section that they alone read.
-METHODS = {name: name for name in ("rigl", "topkast", "str", "hard_concrete")}
-METHODS |= {"ot": "ot_straight_through", "mask": "mask_straight_through"}
+METHODS = {
+    "rigl": "rigl",
+    "topkast": "topkast",
+    "str": "str",
+    "hard_concrete": "hard_concrete",
+    "ot": "ot_straight_through",
+    "mask": "mask_straight_through",
+}
 
 
 def reading(base: list[str], field: str) -> list[str]:

@@ -46,7 +46,8 @@ def refused(*line):
 
 
 @pytest.mark.parametrize(("experiment", "first", "kind"), CHANGES)
-def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lacks(experiment, first, kind):
+def test_kind_override_equals_its_variant(experiment, first, kind):
+    """Refusals name the variant to choose, and what else it sets."""
     variant, field, _ = EXPERIMENTS[experiment]
     overrides = [f"{field}={kind}"]
     recipe, of_variant = parsed(experiment, variant.format(kind))
@@ -84,7 +85,7 @@ def test_a_kind_by_override_is_that_of_its_variant_or_the_line_says_what_it_lack
         ("cifar100_vit", ":loss=xent", "loss.k=5", "with config.loss.name='xent' nothing reads it"),
     ],
 )
-def test_a_field_that_is_not_read_is_refused_unless_it_stays_as_it_is(experiment, variant, override, why):
+def test_unread_overrides_are_refused(experiment, variant, override, why):
     name = override.partition("=")[0]
     said = refused(experiment, variant, override)
     assert said.startswith(f"config.{name}=")

@@ -10,7 +10,7 @@ from tests.experiments.processes import assert_killed, signalled
 from tests.experiments.support import command, rows_without_seconds, start
 
 
-def test_config_environment_rows_and_summary_of_a_run_that_learns(small_run):
+def test_run_leaves_its_files_and_learns(small_run):
     def read(name):
         return json.loads((small_run.workdir / name).read_text())
 
@@ -32,14 +32,12 @@ def test_config_environment_rows_and_summary_of_a_run_that_learns(small_run):
     assert summary["final"]["test_error"]["per_seed"] == rows[-1]["test_error"]
 
 
-def test_progress_shows_epochs_metrics_and_time_left(small_run):
+def test_progress_shows_epochs_and_time_left(small_run):
     lines = small_run.stdout.splitlines()
     assert any("epoch 10/20" in line and "test_error" in line and "left" in line for line in lines)
 
 
-def test_killed_it_goes_on_after_a_row_torn_by_a_crash_and_ends_with_the_same_rows_without_tensorflow(
-    small_run, tmp_path
-):
+def test_killed_run_resumes_to_same_rows(small_run, tmp_path):
     arguments, workdir = command(tmp_path / "w", *small_run.options), tmp_path / "w"
     assert_killed([start(signalled(arguments, signal.SIGKILL, 10, random.Random(0).uniform(0, 0.03)))], workdir)
     last = metrics.read(workdir / "metrics.jsonl")[-1]

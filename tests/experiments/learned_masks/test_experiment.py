@@ -52,7 +52,7 @@ def build(tmp_path, monkeypatch, variables):
 @pytest.mark.parametrize(
     ("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half"), ("edge_popup", "fifth")]
 )
-def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern):
+def test_methods_learn_within_their_budget(build, method, pattern):
     made, batch = build(method, pattern), {name: jnp.asarray(value) for name, value in DATA.train.items()}
     params = made.init(jax.random.key(0))
 
@@ -73,7 +73,7 @@ def test_a_method_trains_what_it_may_and_keeps_its_budget(build, method, pattern
         assert np.mean(np.asarray(slopes["scores"]["head/kernel"]) != 0) > 0.5
 
 
-def test_the_first_scores_of_wanda_are_magnitudes_times_the_norm_of_the_input(build, variables):
+def test_wanda_scores_use_input_norms(build, variables):
     found, weights = build("wanda").init(jax.random.key(0))["scores"], variables["params"]
     assert len(found) == 3
     assert set(found) < set(flatten_dict(weights, sep="/"))
@@ -84,7 +84,7 @@ def test_the_first_scores_of_wanda_are_magnitudes_times_the_norm_of_the_input(bu
     )
 
 
-def test_a_final_run_has_accuracies_with_other_norms_and_heads(build):
+def test_final_run_reports_refit_accuracies(build):
     made = build("magnitude", "fifth")
     found = made.at_end(made.init(jax.random.key(0)))
     assert set(found) == {f"test_accuracy_{name}" for name in ("own_norms", "norms", "head")}

@@ -45,7 +45,7 @@ def test_own_statistics_make_moments_0_and_1(masked):
         np.testing.assert_allclose(ratio, np.ones_like(ratio), rtol=1e-3)
 
 
-def test_statistics_restore_moments_of_the_whole(whole, masked):
+def test_statistics_restore_unmasked_moments(whole, masked):
     expected, before = (refit.moments_behind_norms(MODEL, variables, MAPS) for variables in (whole, masked))
     found = moments_with(masked, expected)
     for name, (mean, _) in expected.items():
@@ -55,13 +55,13 @@ def test_statistics_restore_moments_of_the_whole(whole, masked):
     np.testing.assert_allclose(found["head/norm"][1][2:], expected["head/norm"][1][2:], rtol=1e-3)
 
 
-def test_the_whole_network_keeps_its_statistics(whole):
+def test_unmasked_network_keeps_statistics(whole):
     found = refit.reestimated(MODEL, whole, MAPS, refit.moments_behind_norms(MODEL, whole, MAPS))
     for new, old in zip(*map(jax.tree.leaves, (found, whole["batch_stats"])), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-3, atol=1e-3)
 
 
-def test_a_head_is_trained_by_the_config_of_the_first():
+def test_trained_head_follows_the_config():
     features = RNG.normal(size=(90, 8)).astype(np.float32)
     labels = features[:, :3].argmax(axis=1).astype(np.int32)
     config = get_config("method=dense")

@@ -4,7 +4,7 @@ from experiments.learned_masks import report
 from scripts.report import RESULTS
 
 
-def test_masks_are_compared_with_those_of_their_own_budget():
+def test_masks_are_compared_at_equal_budgets():
     """Edge-popup was trained with a fifth kept alone."""
     (lines,) = report.blocks(RESULTS).values()
     headers = [line for line in lines if " kept | " in line]

@@ -19,14 +19,15 @@ def run(tmp_path, variant, **fields):
     return metrics.read(tmp_path / "metrics.jsonl")
 
 
-def test_hard_concrete_gates_close_to_about_k(tmp_path):
+def test_hard_concrete_reaches_its_density(tmp_path):
     first, *_, last = run(tmp_path, "hard_concrete", epochs=60, checkpoint_every=60)
     assert first["train_density"] == [1.0]
     assert first["hardened_density"] == pytest.approx([0.1])
     assert last["train_density"] == pytest.approx([0.1], abs=0.03)
 
 
-def test_pruned_layers_alone_have_the_density_and_an_exported_network_is_that_of_the_last_row(tmp_path):
+def test_exported_network_matches_last_row(tmp_path):
+    """Prunes some layers alone, each to the same density."""
     rows = run(tmp_path, "ista", hidden=(16, 15), prune_layers=(1, 3), density=0.29, export_params=True)
     densities = [row["train_density"][0] for row in rows]
     assert densities == sorted(densities, reverse=True)
@@ -45,7 +46,7 @@ def test_pruned_layers_alone_have_the_density_and_an_exported_network_is_that_of
 
 
 @pytest.mark.parametrize("budget", ["row", "network"])
-def test_every_unit_keeps_six_or_the_matrices_of_a_network_compete(budget):
+def test_budget_is_per_row_or_whole_network(budget):
     make, density = (small_config, 6 / 64) if budget == "row" else (small_transformer, int(0.1 * SIZE) / SIZE)
     config = make("hard", budget=budget, density=0.1)
     data = data_lib.load(config)
@@ -57,7 +58,8 @@ def test_every_unit_keeps_six_or_the_matrices_of_a_network_compete(budget):
     assert (len(shares), min(shares) != max(shares)) == ((1, False) if budget == "row" else (7, True))
 
 
-def test_a_step_of_a_transformer_whose_matrices_compete_can_be_traced():
+def test_transformer_step_keeps_state_shapes():
+    """Traces a step in which all matrices compete for one budget."""
     config = small_transformer("gradual", density_schedule__every=1, seeds=(0,))
     program = step.Program(RECIPE, config, data_lib.load(config))
     experiment, state = program.experiment, program.state

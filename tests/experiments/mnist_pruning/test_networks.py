@@ -68,7 +68,8 @@ def network():
     return made, jax.jit(made.init)(jax.random.key(0))
 
 
-def test_every_matrix_is_pruned_but_embeddings_and_a_unit_of_attention_is_one_number_of_one_head(network):
+def test_vit_prunes_all_but_embeddings(network):
+    """Takes one number of one head for a unit of attention."""
     made, params = network
     kernels = Pools("network", made.pruned).kernels(params)
     assert sum(kernel.size for kernel in kernels.values()) == SIZE
@@ -119,7 +120,7 @@ def test_a_mistake_in_a_resnet_is_named(field, value):
         RECIPE.validate(config)
 
 
-def test_norms_are_measured_with_the_weights_that_are_evaluated(residual):
+def test_norms_use_the_evaluated_weights(residual):
     """On training images: a scale of weights in front of a norm, and other images, change nothing."""
     _, network, params, examples = residual
     params, images = params["network"], network.prepare(examples["image"])
@@ -130,7 +131,7 @@ def test_norms_are_measured_with_the_weights_that_are_evaluated(residual):
     assert float(jnp.abs(network.train_logits(params, images) - logits).max()) > 0.05
 
 
-def test_a_residual_network_trains_by_batch_and_is_pruned_in_all_kernels(residual):
+def test_resnet_prunes_all_kernels(residual):
     experiment, network, params, examples = residual
     batch = examples | {"image": network.prepare(examples["image"])}
     _, metrics = jax.jit(experiment.loss)(params, batch, jax.random.key(1), jnp.float32(0))
@@ -146,7 +147,7 @@ def test_a_residual_network_trains_by_batch_and_is_pruned_in_all_kernels(residua
     assert float(metrics["loss"]) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_the_argument_names_a_variant_a_network_or_both():
+def test_argument_names_variant_or_network():
     for argument, named in {"gradual,network=resnet": ("gradual", "resnet"), "network=vit": ("relaxed", "vit")}.items():
         config = get_config(argument)
         assert (config.method, config.network) == named
@@ -156,7 +157,7 @@ def test_the_argument_names_a_variant_a_network_or_both():
             get_config(argument)
 
 
-def test_inputs_are_scaled_as_their_name_says():
+def test_input_scales_match_their_names():
     data = data_lib.load(small_config())
     pixels = data.train["image"].astype(np.float64)
     shift, scale = INPUTS["standardised"](data)
@@ -167,7 +168,7 @@ def test_inputs_are_scaled_as_their_name_says():
         assert tuple((pixel - shift) / scale for pixel in (0.0, 255.0)) == range_of_it
 
 
-def test_kernels_start_as_wide_as_their_name_says():
+def test_initial_widths_match_their_names():
     kernels = {name: initialisation(jax.random.key(0), (400, 100)) for name, initialisation in INITIALISATIONS.items()}
     widths = {name: float(kernel.std()) for name, kernel in kernels.items()}
     expected = {"lecun_normal": 0.05, "glorot_uniform": (2 / 500) ** 0.5, "normal_0.1": 0.1, "normal_0.01": 0.01}

@@ -19,7 +19,7 @@ NETWORK = {
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_pools_are_put_back_where_they_were_taken_from(budget):
+def test_scatter_inverts_gather(budget):
     pools = Pools(budget, ("1", "3"))
     vectors = pools.gather(NETWORK)
     doubled = pools.scatter({pool: 2 * w for pool, w in vectors.items()}, NETWORK)
@@ -31,7 +31,7 @@ def test_pools_are_put_back_where_they_were_taken_from(budget):
 
 
 @pytest.mark.parametrize(("optimizer", "moments"), [(optax.sgd(0.1, momentum=0.9), 1), (optax.adam(0.1), 2)])
-def test_an_optimizer_forgets_what_is_masked_and_nothing_else(optimizer, moments):
+def test_forget_clears_only_masked_moments(optimizer, moments):
     labels = {"network": "network", "method": "method"}
     whole = optax.multi_transform({"network": optimizer, "method": optax.set_to_zero()}, labels)
     params = {"network": {"block": NETWORK}, "method": {"1": {"mask": jnp.ones(20)}}}
@@ -46,7 +46,7 @@ def test_an_optimizer_forgets_what_is_masked_and_nothing_else(optimizer, moments
         np.testing.assert_array_equal(leaf, before[path] * masks["block.1"] if path in masked else before[path])
 
 
-def test_a_budget_without_a_weight_is_refused():
+def test_empty_budget_is_refused():
     config = small_config("hard", hidden=(16,), prune_layers=(1, 2), budget="row", density=0.05)
     with pytest.raises(UsageError, match=r"^config\.density=0\.05 .* one of the 16 weights of a unit of layer 2$"):
         RECIPE.build(config, data_lib.load(config))

@@ -26,7 +26,7 @@ def in_paper(directory):
     return report.paper_rows(section, section).T
 
 
-def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
+def test_means_exclude_diverged_seeds(tmp_path):
     write_workdir(tmp_path / "hard", [START, [10.0, 20.0, None]], method="hard")
     write_workdir(tmp_path / "ista", [START, [None, 15.0, 16.0]], method="ista")
     write_workdir(tmp_path / "dense", [START, [None, None, None]], method="dense")
@@ -37,7 +37,7 @@ def test_diverged_seeds_leave_the_means_and_are_counted(tmp_path):
     assert [rows["dense"][column] for column in columns] == ["-", "-", "in 0 of 3 seeds", "3"]
 
 
-def test_figures_have_the_means_by_epoch_and_the_same_bytes_again(tmp_path):
+def test_figures_show_means_reproducibly(tmp_path):
     write_workdir(tmp_path / "hard", [START[:2], [30.0, 20.0], [None, 15.0]], method="hard")
     write_workdir(tmp_path / "annealed", [START[:2], [9.0, 8.0], [5.0, 6.0]], **ANNEALED)
     first = {path: path.read_bytes() for path in report.make(tmp_path)}
@@ -50,7 +50,7 @@ def test_figures_have_the_means_by_epoch_and_the_same_bytes_again(tmp_path):
     np.testing.assert_allclose(axes[0].get_lines()[0].get_xdata(), [0.0, 3.0, 6.0])
 
 
-def test_a_method_without_a_look_is_shown_by_its_own_name(tmp_path, monkeypatch):
+def test_method_without_look_keeps_its_name(tmp_path, monkeypatch):
     monkeypatch.delitem(report.LOOKS, "hard_concrete")
     write_workdir(tmp_path / "hard", [START, [10.0, 20.0, 15.0]], method="hard")
     write_workdir(tmp_path / "gates", [START, [9.0, 15.0, 16.0]], method="hard_concrete")
@@ -82,7 +82,7 @@ def test_lost_seeds_are_no_success(tmp_path):
     assert answers(report.density(results, margin=0.05)) == ("does not hold",) * 2
 
 
-def test_each_claim_on_pruning_is_one_comparison(tmp_path):
+def test_each_pruning_claim_is_judged(tmp_path):
     results = pruned(tmp_path, papers=[14.5, 17.5, 16.0], annealed=GOOD)
     assert answers(report.accuracy(results)) == ("does not hold", "holds")
     assert [verdict.told for verdict in report.accuracy(results)[:2]] == [
@@ -97,7 +97,7 @@ def test_each_claim_on_pruning_is_one_comparison(tmp_path):
     assert answers(report.optimal_transport(results, margin=2.0)) == ("does not hold", "holds")
 
 
-def test_runs_of_a_resnet_have_tables_of_their_own(tmp_path):
+def test_resnet_runs_get_their_own_tables(tmp_path):
     write_workdir(tmp_path / "best/network-dense-0.02", [START, [32.0, 33.0, 32.5]], variant="dense,network=resnet")
     for kept, base in ((0.02, 50.0), (0.1, 36.0)):
         for name, variant, fields in (("gradual", "gradual", {}), ("annealed-p3_2", "annealed", {"p": 1.5})):
@@ -112,7 +112,7 @@ def test_runs_of_a_resnet_have_tables_of_their_own(tmp_path):
     assert list(report.figures(runs)) == ["error-against-density-cifar100-resnet20"]
 
 
-def test_lenet_is_drawn_with_the_annealed_run_that_won_on_validation_beside_papers(tmp_path):
+def test_lenet_figure_uses_validation_winner(tmp_path):
     fields = {"hidden": (300, 100), "budget": "network", "density": 0.02}
     for name, p, tried, tested in (("p3_2", 1.5, 3.0, [2.5, 2.5, 2.6]), ("p4_3", 4 / 3, 4.0, [2.0, 2.1, 2.4])):
         annealed = fields | ANNEALED | {"p": p}

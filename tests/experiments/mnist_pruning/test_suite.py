@@ -17,8 +17,14 @@ from experiments.mnist_pruning.suite.__main__ import SUITE
 from tests.scripts.workdirs import write_workdir
 
 # The dense network compiles fastest; the learning rate is as good a thing to choose as any.
-BASE = {"dataset": "digits", "seeds": (0, 1), "epochs": 1, "method": "dense"}
-BASE |= {"hidden": (), "prune_layers": (1,)}
+BASE = {
+    "dataset": "digits",
+    "seeds": (0, 1),
+    "epochs": 1,
+    "method": "dense",
+    "hidden": (),
+    "prune_layers": (1,),
+}
 VALIDATION = BASE | {"split": "validation", "validation_size": 300}
 SWEEP = [
     SuiteRun(f"sweep/rate{rate:g}", VALIDATION, {"optimizer.learning_rate": rate}, candidate_for="rate")
@@ -37,7 +43,8 @@ def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[fl
     write_json(out / run.name / "config.json", to_json(config))
 
 
-def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_100(tmp_path):
+def test_lowest_hardened_error_is_chosen(tmp_path):
+    """Counts a lost seed as an error of 100 %."""
     made(tmp_path, SWEEP[0], [2.0, 2.0], [9.0, 11.0])
     made(tmp_path, SWEEP[1], [5.0, 5.0], [8.0, 9.0])
     made(tmp_path, SWEEP[2], [1.0, None], [1.0, None])
@@ -50,7 +57,7 @@ def test_the_lowest_hardened_validation_error_is_chosen_and_lost_seeds_count_100
     assert choose(SUITE, tmp_path, by_its_own_error)["rate"]["chosen"] == "sweep/rate0.001"
 
 
-def test_a_suite_trains_chooses_draws_skips_what_is_done_and_goes_on_where_a_run_fails(tmp_path, capsys, monkeypatch):
+def test_suite_goes_on_after_a_failed_run(tmp_path, capsys, monkeypatch):
     start = worker.train.start
 
     def failing(recipe, config, workdir, launch):
@@ -86,7 +93,7 @@ def test_a_suite_trains_chooses_draws_skips_what_is_done_and_goes_on_where_a_run
     assert capsys.readouterr().out.count("was done") == 3
 
 
-def test_a_run_that_is_asked_to_stop_stops_the_suite(tmp_path, monkeypatch, capsys):
+def test_stopped_run_stops_the_suite(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(worker.train, "start", lambda *given: True)
     suite = dataclasses.replace(SUITE, presets={"demo": lambda: [SuiteRun("final-one", BASE)]})
     arguments = [f"--out={tmp_path}", "--preset=demo", "--jobs=1"]
@@ -96,7 +103,7 @@ def test_a_run_that_is_asked_to_stop_stops_the_suite(tmp_path, monkeypatch, caps
         command.main(suite, [*arguments, "--only=("])
 
 
-def test_a_choice_that_is_given_is_not_made_anew(tmp_path, monkeypatch):
+def test_given_choices_override_the_sweep(tmp_path, monkeypatch):
     trained = []
     monkeypatch.setattr(worker.train, "start", lambda recipe, config, *rest: trained.append(config) or True)
     suite = dataclasses.replace(SUITE, presets={"demo": lambda: [*SWEEP, FINAL[1]]})
@@ -109,7 +116,7 @@ def test_a_choice_that_is_given_is_not_made_anew(tmp_path, monkeypatch):
         command.main(suite, [*arguments, f"--choices={tmp_path / 'nowhere.json'}"])
 
 
-def test_a_run_of_another_config_is_not_chosen(tmp_path):
+def test_run_of_other_config_is_not_chosen(tmp_path):
     for run, error in zip(SWEEP, (9.0, 8.0, 1.0), strict=True):
         made(tmp_path, run, [error], [error])
     path = tmp_path / SWEEP[2].name / "config.json"
@@ -129,7 +136,9 @@ def test_a_run_of_another_config_is_not_chosen(tmp_path):
     assert json.loads((tmp_path / "choices.json").read_text()) == choices
 
 
-def test_a_second_choice_starts_from_the_winner_of_the_first_which_competes_if_it_trained_alike(tmp_path):
+def test_second_choice_builds_on_the_first(tmp_path):
+    """Lets the winner of the first compete in the second, too, if it was trained alike."""
+
     def second(base):
         return [
             SuiteRun(f"sweep/b1-{b1:g}", base, {"optimizer.momentum": b1}, candidate_for="both", best_of="rate")

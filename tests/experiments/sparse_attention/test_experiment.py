@@ -47,7 +47,8 @@ def dense(tmp_path_factory):
     return Workdir(workdir).params
 
 
-def test_an_indexer_learns_alone_from_the_dense_model_of_its_seed_and_keys_are_counted(dense, tmp_path):
+def test_indexer_trains_alone_on_dense_model(dense, tmp_path):
+    """Starts each seed from the dense model of the same seed, and counts keys."""
     config = tiny_config("straight_through", dense, seeds=(8, 3), trained="indexer", export_params=True)
     train.run(RECIPE, config, tmp_path)
     before, after = load_params(dense.parent)[1], load_params(tmp_path)[1]
@@ -61,7 +62,8 @@ def test_an_indexer_learns_alone_from_the_dense_model_of_its_seed_and_keys_are_c
     assert all(0 <= share <= 100 for share in row["test_found"])
 
 
-def test_several_right_answers_count_among_as_many_largest_logits():
+def test_accuracy_counts_several_answers():
+    """Looks for right answers among as many of the largest logits."""
     shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.3, 0.2]])
     targets = np.array([[NONE, NONE], [1, 3], [2, 0]])
     losses, accuracies = of_each(np.log(shares)[None], targets[None])
@@ -88,13 +90,13 @@ def test_mistakes_are_named(fields, message):
         RECIPE.validate(config)
 
 
-def test_the_dense_run_of_several_goes_on_from_recall(dense):
+def test_dense_several_starts_from_recall(dense):
     config = tiny_config("dense", dense, task__name="several", seeds=(5,))
     np.testing.assert_array_equal(dense_params(config)["positions"], load_params(dense.parent)[1]["positions"][1])
     with pytest.raises(UsageError, match=r"config\.pretrained=.* several"):
         dense_params(tiny_config("kl", dense, task__name="several", seeds=(5,)))
 
 
-def test_a_seed_that_the_dense_run_lacks_is_named(dense):
+def test_seed_without_dense_run_is_refused(dense):
     with pytest.raises(UsageError, match=r"config\.seeds=\(3, 4\) .* \[3, 5, 8\]"):
         dense_params(tiny_config("kl", dense, seeds=(3, 4)))

@@ -32,7 +32,7 @@ def random(key, *shape):
     return jax.random.normal(jax.random.key(key), shape)
 
 
-def test_attention_is_that_of_the_keys_that_are_read_and_slots_give_the_same():
+def test_attend_matches_numpy_in_both_forms():
     logits, values = random(0, 2, 2, 5, 5), random(1, 2, 5, 2, 3)
     keys = jnp.argsort(random(2, 2, 5, 5), axis=-1)[..., :3].astype(jnp.int32)
     weights = jnp.abs(random(3, 2, 5, 3)).at[..., 2].set(0.0)
@@ -50,7 +50,7 @@ def test_attention_is_that_of_the_keys_that_are_read_and_slots_give_the_same():
     np.testing.assert_allclose(whole, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_derivative_of_a_weight_of_zero_is_what_reading_the_key_would_change():
+def test_unread_keys_have_exact_gradients():
     logits, values = random(0, 1, 1, 1, 4), random(1, 1, 4, 1, 2)
     weights = jnp.array([[[1.0, 0.0, 1.0, 0.0]]])
 
@@ -69,7 +69,7 @@ def test_the_derivative_of_a_weight_of_zero_is_what_reading_the_key_would_change
     assert all(jnp.isfinite(leaf).all() for leaf in jax.grad(far, argnums=(0, 1))(logits, weights))
 
 
-def test_the_teacher_is_the_mean_attention_and_a_perfect_pupil_has_no_loss():
+def test_teacher_is_the_mean_attention():
     where = jnp.tril(jnp.ones((4, 4), bool))[None]
     logits = random(0, 1, 2, 4, 4)
     mean = jax.nn.softmax(logits, where=where[:, None]).mean(axis=1)
@@ -79,7 +79,7 @@ def test_the_teacher_is_the_mean_attention_and_a_perfect_pupil_has_no_loss():
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_later_tokens_change_no_bit_of_earlier_logits(training):
+def test_logits_ignore_later_tokens(training):
     """With one selector; test_selectors.py has what the others select."""
     apply = compiled("straight_through", training)
     before, after = apply(TOKENS), apply(TOKENS.at[:, LENGTH // 2 :].set(15 - TOKENS[:, LENGTH // 2 :]))
@@ -88,7 +88,7 @@ def test_later_tokens_change_no_bit_of_earlier_logits(training):
     assert (before.logits[:, LENGTH // 2 :] != after.logits[:, LENGTH // 2 :]).any()
 
 
-def test_decoding_token_by_token_selects_the_keys_of_training():
+def test_decoding_selects_the_training_keys():
     """As a decoder does, with the tokens so far alone; a threshold of their scores selects the same."""
     whole = compiled("straight_through", True)(TOKENS)
     made, params, mode = model("straight_through")
@@ -112,7 +112,7 @@ def test_decoding_token_by_token_selects_the_keys_of_training():
     ("name", "by_task", "by_teacher"),
     [("straight_through", True, False), ("added", True, False), ("kl", False, True), ("frozen", False, False)],
 )
-def test_an_indexer_learns_from_the_task_or_from_its_teacher(name, by_task, by_teacher):
+def test_indexer_learns_from_task_or_teacher(name, by_task, by_teacher):
     made = Transformer(16, 8, 1, 2, 4, (0,), False, SELECTORS[name], K, K + 2)
     mode = Mode(True, jnp.float32(2.0), jnp.float32(0.2))
     params = made.init(jax.random.key(0), TOKENS, mode)

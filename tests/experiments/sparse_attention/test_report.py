@@ -29,7 +29,7 @@ def write(path, selector, accuracies, keys, task="recall", **fields):
     write_run(path, config, rows, "sparse_attention")
 
 
-def test_tables_have_every_k_and_say_who_solves_the_task_and_when(tmp_path):
+def test_tables_say_who_solves_the_task(tmp_path):
     write(tmp_path / "dense", "dense", [[0.0] * 3, [100.0] * 3], 48.0)
     for k, end in ((1, 50.0), (2, 99.5)):
         write(

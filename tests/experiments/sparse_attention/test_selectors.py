@@ -51,7 +51,7 @@ def test_at_test_the_k_best_keys_are_read():
 
 
 @pytest.mark.parametrize("name", SELECTORS)
-def test_no_query_reads_a_later_key_or_learns_from_it(name):
+def test_queries_ignore_later_keys(name):
     read, gradient = read_and_gradient(name)
     later = np.broadcast_to(~np.asarray(ALLOWED), read.shape)
     assert not read[later].any()
@@ -61,7 +61,8 @@ def test_no_query_reads_a_later_key_or_learns_from_it(name):
 
 
 @pytest.mark.parametrize("name", ["straight_through", "sigmoid", "best_sigmoid", "best"])
-def test_hard_ones_read_k_keys_and_others_have_a_gradient(name):
+def test_hard_selectors_read_the_k_best_keys(name):
+    """Gives a gradient to more keys than are read."""
     read, gradient = read_and_gradient(name)
     np.testing.assert_array_equal(read, best(np.asarray(VALUES), K))
     with_gradient = (gradient != 0).sum(axis=-1)[:, SLOTS:]
@@ -74,13 +75,13 @@ def test_hard_ones_read_k_keys_and_others_have_a_gradient(name):
         assert ((gradient != 0) & (read == 0)).any(axis=(1, 2)).all()  # of keys that are not read, too
 
 
-def test_straight_through_has_the_derivative_of_the_mask():
+def test_straight_through_uses_mask_gradient():
     weights = jax.random.normal(jax.random.key(1), VALUES.shape)
     expected = jax.grad(lambda values: (weights * topk_mask(values, K, lam=0.5, where=ALLOWED)).sum())(VALUES)
     np.testing.assert_allclose(read_and_gradient("straight_through")[1], expected, atol=1e-6)
 
 
-def test_a_sigmoid_with_its_threshold_held_has_the_derivative_of_each_slot_alone():
+def test_best_sigmoid_holds_its_threshold():
     weights, values = np.asarray(jax.random.normal(jax.random.key(1), VALUES.shape)), np.asarray(VALUES)
     ordered = np.sort(np.where(ALLOWED, values, -np.inf), axis=-1)
     threshold = 0.5 * (ordered[..., -K, None] + ordered[..., -K - 1, None])
@@ -100,6 +101,6 @@ def test_relaxed_ones_read_as_much_as_k_keys(name):
 
 
 @pytest.mark.parametrize(("progress", "expected"), [(0.2, LENGTH), (0.6, K)])
-def test_the_taught_read_all_keys_in_the_first_half(progress, expected):
+def test_kl_sparse_reads_all_keys_at_first(progress, expected):
     read = spread(SELECTORS["kl_sparse"].select(scores(progress=progress)))
     assert np.count_nonzero(read[:, -1], axis=-1).tolist() == [expected] * 3

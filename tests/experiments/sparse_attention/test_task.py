@@ -24,7 +24,7 @@ def test_a_target_is_what_follows_its_key(name):
             assert (tokens[example, places[example, query] - 1] == key).all()
 
 
-def test_text_goes_on_with_its_next_character_and_parts_are_apart():
+def test_text_targets_are_next_characters():
     numbers = jnp.arange(200, dtype=jnp.int32)
     whole = "".join(map(chr, task.text()))
     cuts = [int(share * len(whole)) for share in (0, 0.9, 0.95, 1)]

@@ -85,7 +85,7 @@ def test_the_network_is_its_authors(monkeypatch, scan):
     np.testing.assert_allclose(found, class_token(arrays, images), rtol=1e-4, atol=1e-4)
 
 
-def test_positions_are_resized_as_pytorch_does():
+def test_position_resize_matches_pytorch():
     """Numbers of onnxruntime: `Resize` with mode="cubic", cubic_coeff_a=-0.75, half pixels, as PyTorch exports it."""
     np.testing.assert_allclose(dinov2._bicubic(37, 16).sum(axis=1), 1, atol=1e-12)
     np.testing.assert_array_equal(dinov2._bicubic(5, 5), np.eye(5))

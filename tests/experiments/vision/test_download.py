@@ -33,7 +33,7 @@ def web(tmp_path, monkeypatch):
 ADDRESS = "https://storage.googleapis.com/bucket/weights.npz"
 
 
-def test_a_file_is_downloaded_once_and_damage_is_said(web, tmp_path, capsys):
+def test_files_are_downloaded_only_once(web, tmp_path, capsys):
     files, asked = web
     np.savez(tmp_path / "weights.npz", a=np.arange(1e5))
     content = (tmp_path / "weights.npz").read_bytes()
@@ -50,7 +50,7 @@ def test_a_file_is_downloaded_once_and_damage_is_said(web, tmp_path, capsys):
             pretrained.read("gs://bucket/weights.npz")
 
 
-def test_what_arrives_is_checked_and_what_cannot_be_had_is_said_in_a_line(web):
+def test_failed_downloads_are_reported(web):
     files, _ = web
     files[ADDRESS] = bytes(1000), "1001"
     with pytest.raises(UsageError, match=r"OSError: .* 1000 of 1001 bytes arrived"):

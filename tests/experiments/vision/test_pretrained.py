@@ -66,7 +66,8 @@ def saved(path, arrays):
 
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("pool", ["tok", "gap"])
-def test_every_layout_fits_every_network_but_one_with_a_class_token_that_it_lacks(tmp_path, pool, scan):
+def test_all_public_layouts_can_be_loaded(tmp_path, pool, scan):
+    """Refuses a file without a class token where the network has one."""
     ours, original = parameters(), parameters(rep_size=32)
     averaged = without(ours, "cls")
     files = {
@@ -91,7 +92,7 @@ def test_every_layout_fits_every_network_but_one_with_a_class_token_that_it_lack
 COUNTS = {"step": np.int64(3), "optimizer/count": np.int32(3), "labels": np.arange(7)}
 
 
-def test_pre_logits_are_taken_where_there_are_any_and_the_head_of_the_file_is_not(tmp_path):
+def test_pre_logits_are_loaded_but_no_head(tmp_path):
     ours = parameters(rep_size=32)
     original, augreg = saved(tmp_path / "x.npz", public(ours)), saved(tmp_path / "y.npz", public(parameters()))
     params = small(rep_size=32)
@@ -99,14 +100,15 @@ def test_pre_logits_are_taken_where_there_are_any_and_the_head_of_the_file_is_no
     refused(augreg, r"augreg layout.* it lacks pre_logits/bias, pre_logits/kernel$", params)
 
 
-def test_bfloat16_is_read_though_numpy_writes_it_as_two_bytes_without_a_meaning(tmp_path):
+def test_bfloat16_files_are_read(tmp_path):
+    """Reads what NumPy stores as two bytes without a meaning."""
     half = {name: array.astype(jnp.bfloat16) for name, array in parameters().items()}
     loaded = load_pretrained(saved(tmp_path / "half.npz", half), small())
     for name, leaf in flatten_dict(loaded, sep="/").items():
         np.testing.assert_array_equal(leaf, half[name].astype(np.float32))
 
 
-def test_positions_are_resized_to_the_grid_of_the_network_by_linear_interpolation(tmp_path):
+def test_positions_are_resized_linearly(tmp_path):
     positions = np.array([[[0.0, 10], [4, 20], [8, 30], [20, 50]]])
     resized = resize_positions(positions, 3)
     assert resized.shape == (1, 9, 2)
@@ -136,7 +138,7 @@ def test_a_file_that_does_not_fit(tmp_path, change, message):
     refused(path, f"^{path} .*{message}")
 
 
-def test_blocks_that_differ_or_are_missing_cannot_be_scanned(tmp_path):
+def test_scan_refuses_mismatched_blocks(tmp_path):
     file = public(parameters()) | {"Transformer/encoderblock_1/LayerNorm_0/bias": np.zeros(5)}
     differ = r"are Transformer/encoderblock_1/LayerNorm_0/bias \(5,\) \(32,\)$"
     refused(saved(tmp_path / "x.npz", file), differ, small(scan=True))

@@ -35,7 +35,7 @@ def forward(params, x):
     return x.mean(axis=(1, 2)) @ params["head"]["kernel"] + params["head"]["bias"], variances
 
 
-def test_logits_and_statistics_are_those_of_numpy():
+def test_logits_and_statistics_match_numpy():
     model, images = ResNet(5, depth=8, width=WIDTH), RNG.normal(size=(4, 9, 7, 3)).astype(np.float32)
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.asarray(images))["params"]
     params = jax.tree.map(lambda leaf: RNG.normal(size=leaf.shape).astype(np.float32), shapes)

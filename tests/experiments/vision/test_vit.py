@@ -55,7 +55,7 @@ def test_forward_is_that_of_numpy(options):
     assert np.ptp(expected, axis=0).min() > 0.01  # not all alike
 
 
-def test_bfloat16_changes_logits_and_gradients_little_and_parameters_stay_in_float32():
+def test_bfloat16_stays_close_to_float32():
     """On half a picture: nearly all the time is compilation, of products no larger than they need be."""
     images = IMAGES[:1, :, :8]
     params = tree(random_params(network(depth=1), images))
@@ -76,7 +76,7 @@ def test_bfloat16_changes_logits_and_gradients_little_and_parameters_stay_in_flo
     assert squares(jax.tree.map(np.subtract, half, gradient)) < 0.05**2 * squares(gradient)
 
 
-def test_cheap_remat_computes_fewer_products_again():
+def test_cheap_remat_recomputes_less():
     images = IMAGES[:1, :, :8]
     params = tree(random_params(network(depth=1), images))
 
@@ -87,7 +87,7 @@ def test_cheap_remat_computes_fewer_products_again():
     assert products("none") < products("cheap") < products("all") == products(True)
 
 
-def test_a_fresh_network_has_a_head_of_zeros_and_glorots_kernels():
+def test_fresh_kernels_are_glorot_or_zero():
     """Names and shapes are those of files in test_pretrained.py."""
     params = jax.jit(network(depth=1, head_bias=-2.0).init)(jax.random.key(0), IMAGES)["params"]
     params = flatten_dict(params, sep="/")
@@ -126,7 +126,7 @@ def test_what_cannot_be_computed_is_named():
 
 
 @pytest.mark.parametrize("tokens", [4, 5])
-def test_fused_attention_of_an_odd_number_of_tokens_is_that_of_all(tokens, monkeypatch):
+def test_fused_attention_takes_odd_lengths(tokens, monkeypatch):
     """By XLA in the place of cuDNN, which CPUs do not have."""
     attention = jax.nn.dot_product_attention
     monkeypatch.setattr(

@@ -50,7 +50,7 @@ def out(tmp_path_factory):
     return path
 
 
-def test_a_run_learns_says_what_its_router_did_and_is_drawn(out):
+def test_suite_run_learns_and_is_drawn(out):
     start, middle, end = metrics.read(out / RUN.name / "metrics.jsonl")
     assert start["test_precision_at_1"] == pytest.approx([10, 10], abs=5)
     assert end["test_precision_at_1"][0] > start["test_precision_at_1"][0] + 5
@@ -65,7 +65,8 @@ def test_a_run_learns_says_what_its_router_did_and_is_drawn(out):
     assert "### Test after 20 steps" in (out / "table.md").read_text()
 
 
-def test_in_batches_of_training_it_is_the_run_and_alone_loads_vary_less_in_large_batches(out):
+def test_training_batches_reproduce_the_run(out):
+    """Finds that loads vary less in large batches where images are routed alone."""
     record = json.loads((out / "batches" / f"{RUN.name}.json").read_text())["run"]
     assert record["environment"]["experiment"] == "vmoe"
     rows = {(row["way"], row["images"]): row for row in record["rows"]}
@@ -90,7 +91,7 @@ def test_values_of_a_row_by_hand():
     assert values == pytest.approx(expected)
 
 
-def test_alone_no_prediction_depends_on_the_batch():
+def test_alone_predictions_ignore_the_batch():
     config = tiny_config("small,router=relaxed", **ONE_BLOCK)
     data = data_lib.load(config)
     params, router = random_params(config, data), batches.trained_router(config)
@@ -101,7 +102,7 @@ def test_alone_no_prediction_depends_on_the_batch():
     assert ones.served.sum() > 0
 
 
-def test_thresholds_are_means_over_groups_of_training_images(monkeypatch):
+def test_thresholds_average_training_groups(monkeypatch):
     config = tiny_config("small,router=hard", router__score="logits", **ONE_BLOCK)
     data = data_lib.load(config)
     params = random_params(config, data)
@@ -124,7 +125,7 @@ def test_k_and_slots_are_in_proportion():
 
 
 @pytest.mark.parametrize("fields", [{"router__dykstra": 10}, {"router__lam__schedule": "geometric"}])
-def test_other_routers_and_runs_that_are_not_done_are_refused(tmp_path, fields):
+def test_unsupported_runs_are_refused(tmp_path, fields):
     with pytest.raises(UsageError, match=r"config\.router\.name=.* exact mask"):
         batches.trained_router(tiny_config("small,router=relaxed", **fields))
     with pytest.raises(UsageError, match="is not done, or has no checkpoint"):

@@ -76,7 +76,8 @@ def expected():
     return jax.tree.map(np.asarray, compiled(*arguments))
 
 
-def test_on_a_mesh_it_is_the_same_and_only_slots_and_parameters_travel(expected):
+def test_only_slots_and_parameters_travel(expected):
+    """Compares results on a mesh with those of one device, and lists what is sent."""
     mesh = mesh_of(**dict(zip(mesh_lib.AXES, SIZES, strict=True)))
     with jax.set_mesh(mesh):
         compiled, arguments = compiled_gradients(mesh)

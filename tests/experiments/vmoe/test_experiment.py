@@ -67,7 +67,7 @@ def evaluated():
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "softmax"])
-def test_losses_and_precision_with_one_label_and_with_several(name, evaluated):
+def test_losses_and_precision_match_numpy(name, evaluated):
     logits, of_losses = evaluated
     best = logits.argmax(axis=1)
     for found, labels in zip(of_losses[name], (np.eye(10)[first(60)["label"]], SEVERAL), strict=True):
@@ -79,7 +79,7 @@ def test_losses_and_precision_with_one_label_and_with_several(name, evaluated):
         assert {0.0, 100.0} == set(hits)
 
 
-def test_the_loss_of_a_router_is_added_at_its_weight():
+def test_auxiliary_loss_is_weighted():
     config = tiny_config("small,router=token_choice", **ONE_BLOCK)
     batch = first(60) | {"image": jnp.asarray(first(60)["image"], jnp.float32) / 127.5 - 1.0}
     loss, measured = jax.jit(RECIPE.build(config, DATA).loss)(random_params(config, DATA), batch, KEY, HALF)
@@ -87,13 +87,14 @@ def test_the_loss_of_a_router_is_added_at_its_weight():
     np.testing.assert_allclose(loss - measured["loss"], config.router.auxiliary * measured["auxiliary"], rtol=1e-3)
 
 
-def test_a_dense_block_is_as_wide_as_to_cost_what_8_experts_of_44_slots_do_for_160_tokens():
+def test_dense_block_costs_what_experts_do():
     config = tiny_config("small,router=dense", **ONE_BLOCK)
     block = jax.eval_shape(RECIPE.build(config, DATA).init, KEY)["Transformer"]["encoderblock_0"]
     assert block["MoeLayer_0"]["MlpBlock_0"]["Dense_0"]["kernel"].shape == (32, round(8 * 44 / 160 * 64))
 
 
-def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
+def test_noise_is_added_in_training_only():
+    """Follows the schedule of lam in training and in evaluation."""
     lam = {"schedule": "geometric", "start": 1.0, "end": 1e-3}
     config = tiny_config(router__lam=lam, router__noise=4.0, **ONE_BLOCK)
     experiment = RECIPE.build(config, DATA)
@@ -115,7 +116,8 @@ def test_noise_is_for_training_alone_and_lam_follows_its_schedule():
     np.testing.assert_array_equal(early["support"].reshape(6, 10), early["support"].reshape(6, 10)[:, :1].repeat(10, 1))
 
 
-def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once():
+def test_padding_images_do_not_count():
+    """Fills up the last group with the last image."""
     config, data = tiny_config("small,router=hard", eval_batch_size=20, **ONE_BLOCK), DATA
     few = {name: array[:13] for name, array in data.evaluation.items()}
     filled = {name: array[np.minimum(np.arange(20), 12)] for name, array in data.evaluation.items()}
@@ -144,7 +146,7 @@ def test_the_last_group_is_filled_up_with_the_last_image_which_counts_once():
         ({"router__name": "soft"}, 8 * 44, 8 * 44),  # a logit for every slot
     ],
 )
-def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logits):
+def test_flops_count_slots_and_router(fields, slots_of_a_group, num_logits):
     config = tiny_config(**fields)
     network = vmoe.make_model(config, 10, vmoe.make_router(config, 0.1))
     dense = network.clone(make_mlp=None)
@@ -155,7 +157,7 @@ def test_operations_are_those_of_the_products(fields, slots_of_a_group, num_logi
     assert found == vmoe.vit.forward_flops(dense, size, 1) + extra
 
 
-def test_the_probe_sees_whole_images_where_a_host_augments_them():
+def test_probe_sees_whole_images_from_host():
     """Which are of another size in the data than in the network."""
     config = tiny_config("small,router=hard", input__size=16, **ONE_BLOCK)
     from_host = {"input__augment_on": "host", "input__recipe": "none"}

@@ -16,7 +16,7 @@ from experiments.vmoe.experiment import RECIPE
 BATCH, NUM_CLASSES = 64, 1000
 
 
-def test_the_parameters_of_the_whole_network_on_eight_devices():
+def test_parameters_are_spread_over_devices():
     config = get_config("router=relaxed")
     config.update(accelerator=False, batch_size=BATCH, eval_batch_size=BATCH, mesh={"data": 1, "fsdp": 2, "expert": 4})
     train.validate(config)

@@ -84,7 +84,7 @@ def soft_group_by_numpy(params, tokens):
     )
 
 
-def test_by_every_dispatcher_it_is_that_of_numpy_group_by_group():
+def test_all_dispatchers_match_numpy():
     params = {name: random_params(router) for name, router in ROUTERS.items()}
 
     @jax.jit
@@ -110,7 +110,7 @@ def test_by_every_dispatcher_it_is_that_of_numpy_group_by_group():
             np.testing.assert_allclose(of_all, without["support"] * E, rtol=1e-6)
 
 
-def test_experts_in_bfloat16_are_routed_in_float32():
+def test_bfloat16_experts_route_in_float32():
     params = random_params(ROUTERS["hard"])
     y, sown = apply(layer(ROUTERS["hard"]), params, X)
     half, half_sown = apply(layer(ROUTERS["hard"], dtype=jnp.bfloat16), params, X)
@@ -120,7 +120,7 @@ def test_experts_in_bfloat16_are_routed_in_float32():
         np.testing.assert_array_equal(found, expected)
 
 
-def test_what_comes_back_in_bfloat16_is_added_up_in_float32():
+def test_bfloat16_outputs_sum_in_float32():
     """Of 1 and 32 times 2**-9: added one by one in bfloat16, the small ones would all be lost."""
     num_experts, width = 33, 3
     gates = np.full((1, 1, num_experts), 2.0**-9, np.float32)
@@ -139,7 +139,7 @@ def test_what_comes_back_in_bfloat16_is_added_up_in_float32():
         np.testing.assert_array_equal(found, np.full((1, 1, width), 1.0625, jnp.bfloat16))
 
 
-def test_accelerators_are_asked_for_all_digits_of_the_routing():
+def test_routing_has_highest_precision():
     params = random_params(ROUTERS["hard"])
     text = apply.lower(layer(ROUTERS["hard"], dispatcher="einsum"), params, X).as_text()
     products = [line for line in text.splitlines() if "dot_general" in line]
@@ -148,7 +148,7 @@ def test_accelerators_are_asked_for_all_digits_of_the_routing():
     assert whole
 
 
-def test_in_a_fresh_network_experts_differ_and_every_class_has_one_thousandth():
+def test_fresh_network_has_distinct_experts():
     network = model.make(
         "mu/8", 1000, moe_blocks=(0,), num_experts=E, router=HardExpertChoice(K), group_images=IMAGES, depth=1
     )
@@ -162,7 +162,7 @@ def test_in_a_fresh_network_experts_differ_and_every_class_has_one_thousandth():
     assert 0.9 < np.abs(kernel).max() / np.sqrt(6 / sum(kernel.shape[1:])) <= 1
 
 
-def test_images_that_make_no_groups_are_refused():
+def test_incomplete_groups_are_refused():
     with pytest.raises(ValueError, match="multiple of group_images=2, got 5"):
         layer(ROUTERS["hard"]).init(jax.random.key(0), X[:5])
 
@@ -178,7 +178,7 @@ class Watched(HardExpertChoice):
         return super().__call__(logits)
 
 
-def test_noise_is_drawn_on_request_and_has_the_scale_asked_for():
+def test_noise_has_the_requested_scale():
     router = Watched(K)
     noisy = layer(router, noise=2.0)
     params, x = random_params(router), RNG.normal(size=(600, S, D)).astype(np.float32)

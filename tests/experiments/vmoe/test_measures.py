@@ -69,7 +69,7 @@ def test_they_are_those_of_numpy(name, results):
             np.testing.assert_allclose(found[metric][group], value, rtol=1e-5, atol=3e-5, err_msg=metric)
 
 
-def test_where_nothing_is_selected_nothing_is_dropped(results):
+def test_empty_selection_drops_nothing(results):
     nothing = jax.tree.map(np.zeros_like, results[0]["relaxed with room"])
     found = jax.jit(measure)(dataclasses.replace(nothing, gates=np.full((G, S, E), 1 / E, np.float32)))
     np.testing.assert_array_equal(found["dropped_mass"], 0)
@@ -78,7 +78,7 @@ def test_where_nothing_is_selected_nothing_is_dropped(results):
     np.testing.assert_allclose(found["entropy"], np.log(E), rtol=1e-6)
 
 
-def test_who_works_on_a_token_has_it_in_the_buffer(results):
+def test_assigned_experts_hold_the_token(results):
     for routed in results[0].values():
         found = np.asarray(jax.jit(assigned)(routed))
         assert found.shape == (G, S, E)

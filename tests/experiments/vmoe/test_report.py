@@ -14,7 +14,7 @@ HARD = [[1.0, 1.0, 1.0], [20.0, 22.0, 24.0]]
 RELAXED = [[1.0, 1.0, 1.0], [21.0, 24.0, 27.0]]
 
 
-def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_path):
+def test_single_seed_runs_are_pooled(tmp_path):
     for seed in range(3):
         write_vmoe(tmp_path / f"hard{seed}", [[row[seed]] for row in HARD], "router=hard", seeds=(seed,))
         write_vmoe(tmp_path / f"relaxed{seed}", [[row[seed]] for row in RELAXED], "router=relaxed", seeds=(seed,))
@@ -25,7 +25,7 @@ def test_runs_of_single_seeds_are_pooled_and_the_full_size_is_no_stand_in(tmp_pa
     assert "stand-in" not in table
 
 
-def test_the_figure_has_differences_with_intervals(tmp_path):
+def test_figure7_shows_paired_differences(tmp_path):
     write_vmoe(tmp_path / "hard", HARD)
     write_vmoe(tmp_path / "relaxed", RELAXED, "small,router=relaxed")
     write_vmoe(tmp_path / "lost", [[1.0] * 3, [None] * 3], "small,router=token_choice")
@@ -46,7 +46,7 @@ def test_the_figure_has_differences_with_intervals(tmp_path):
         ("", 20.0, ("does not hold", None)),
     ],
 )
-def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed, expected):
+def test_precision_is_judged_by_intervals(tmp_path, variant, relaxed, expected):
     assert report.precision(tmp_path) is None
     report.load.cache_clear()
     for name, level in (("hard", 22.0), ("relaxed", relaxed), ("annealed", 30.0)):
@@ -59,7 +59,8 @@ def test_precision_of_routers_is_judged_by_intervals(tmp_path, variant, relaxed,
     assert float(re.search(r"precision (\S+) ", verdict.told)[1]) == abs(relaxed - 22.0)
 
 
-def test_further_seeds_are_compared_with_the_hard_router_of_theirs_and_decide(tmp_path):
+def test_further_seeds_decide_the_claim(tmp_path):
+    """Compares them with the hard router of the same seeds."""
     report.load.cache_clear()
     for first, (hard, relaxed) in {0: (20.0, 21.0), 10: (30.0, 28.0)}.items():
         for name, level in (("hard", hard), ("relaxed", relaxed)):

@@ -20,7 +20,7 @@ PATH = ROOT / "configs/vmoe.py"
 
 
 @pytest.mark.parametrize("name", ROUTERS)
-def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
+def test_router_needs_only_fields_it_reads(name):
     config = config_lib.load(f"{PATH}:small,router={name}")
     fields = dotted(config)
     for field in fields:
@@ -32,7 +32,7 @@ def test_a_router_is_made_without_the_fields_that_it_does_not_read(name):
 LOGITS = np.random.default_rng(0).normal(size=(1, 160, 8)).astype(np.float32)  # the group of the tiny setting
 
 
-def test_annealed_is_the_hard_router_at_the_end():
+def test_annealed_ends_as_the_hard_router():
     config = tiny_config("small,router=annealed")
     lam_of = lam_schedule(config.router.lam, config.router.hard_after)
 

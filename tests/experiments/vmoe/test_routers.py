@@ -83,7 +83,7 @@ def test_they_are_those_of_numpy():
 
 
 @pytest.mark.usefixtures("x64")
-def test_gradients_are_those_of_finite_differences():
+def test_gradients_match_finite_differences():
     routers = [
         HardExpertChoice(K),
         RelaxedExpertChoice(K, K + 1, 1.0, 4 / 3),

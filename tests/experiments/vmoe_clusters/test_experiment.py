@@ -46,7 +46,8 @@ def solution(made, scale):
     return params | {"router": scale * problem["centres"].T, "experts": np.float32(2**0.5) * problem["maps"]}
 
 
-def test_the_solution_explains_all_and_noise_hides_part_of_the_assignment_but_not_from_the_best():
+def test_true_solution_explains_everything():
+    """Noise hides part of the assignment from the hard router, and none from the best one."""
     clear = tiny_config(task__noise=0.0)
     examples = load(clear).evaluation
     made = {name: experiment(tiny_config(name, task__noise=0.5)) for name in ("best", "hard")} | {"": experiment(clear)}

@@ -20,7 +20,7 @@ def test_the_figure_is_of_the_numbers(tmp_path):
 
 
 @pytest.mark.parametrize(("relaxed", "expected"), [(4.0, "holds"), (8.0, "does not hold")])
-def test_the_gradient_through_the_mask_is_judged_by_intervals(tmp_path, relaxed, expected):
+def test_gradient_is_judged_by_intervals(tmp_path, relaxed, expected):
     assert report.gradient(tmp_path) is None
     report.load.cache_clear()
     for router, loss in (("best", 1.0), ("hard", 6.0), ("relaxed", relaxed), ("balanced", 3.0)):

@@ -10,7 +10,7 @@ from experiments.vmoe_clusters import task
 
 
 @pytest.mark.parametrize(("num_clusters", "k"), [(5, 2), (32, 31)])
-def test_every_cluster_has_k_tokens_and_no_two_tokens_the_same_clusters(num_clusters, k):
+def test_pairs_are_distinct_and_balanced(num_clusters, k):
     pairs = task.pairs(num_clusters, k)
     assert pairs.shape == (num_clusters * k // 2, 2)
     np.testing.assert_array_equal(np.bincount(pairs.ravel(), minlength=num_clusters), np.full(num_clusters, k))
@@ -18,7 +18,7 @@ def test_every_cluster_has_k_tokens_and_no_two_tokens_the_same_clusters(num_clus
     assert (pairs[:, 0] != pairs[:, 1]).all()
 
 
-def test_targets_are_those_of_the_two_maps_and_entries_have_variance_1():
+def test_targets_combine_two_cluster_maps():
     noise, k = 0.5, 7
     problem = task.draw(jax.random.key(0), 8, 10, 300)
     np.testing.assert_allclose(problem["centres"] @ problem["centres"].T, np.eye(8), atol=1e-5)
@@ -40,7 +40,7 @@ def test_targets_are_those_of_the_two_maps_and_entries_have_variance_1():
         np.testing.assert_array_equal(np.bincount(group.ravel()), np.full(8, k))
 
 
-def test_the_matching_is_that_of_scipy_over_all_groups():
+def test_recovery_matches_scipy_assignment():
     experts, k, groups = 6, 4, 5
     rng = np.random.default_rng(0)
     clusters = np.stack([rng.permutation(experts)[task.pairs(experts, k)] for _ in range(groups)])

@@ -23,7 +23,7 @@ def textbook_pdf(x, log_alpha, temperature):
     return numerator / (alpha * x**-temperature + (1 - x) ** -temperature) ** 2
 
 
-def test_density_is_that_of_the_paper_and_integrates_to_differences_of_the_cdf(x64):
+def test_density_matches_paper_and_cdf(x64):
     log_alpha, temperature = -1.5, 0.3
     edges = np.linspace(0.02, 0.98, 7)
     nodes, weights = np.polynomial.legendre.leggauss(40)
@@ -44,7 +44,7 @@ def test_far_tails_keep_their_digits():
     )
 
 
-def test_deterministic_gates_shut_at_the_odds_of_the_stretch():
+def test_where_deterministic_gates_shut():
     edge = math.log(-LOW / HIGH)
     gates = np.asarray(module.deterministic_gates(np.float32([-50.0, edge - 1e-3, edge + 1e-3, 0.0, 50.0])))
     np.testing.assert_array_equal(gates > 0, [False, False, True, True, True])
@@ -104,7 +104,7 @@ def test_penalty_counts_the_gates_of_a_model():
     assert float(module.l0_penalty(np.full(4096, 50.0, jnp.bfloat16))) == 4096.0
 
 
-def test_all_gradients_are_finite_however_extreme_the_gate():
+def test_extreme_gates_have_finite_gradients():
     extreme = np.resize(np.float32([0, 1e-30, 1e-3, 0.5, 1 - 6e-8, 1]), 1001)
 
     def total(log_alpha, temperature):

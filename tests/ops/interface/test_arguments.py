@@ -29,7 +29,7 @@ X = np.ones((3, 5), np.float32)
 TREE = {"a": ENTRIES, "b": ENTRIES[0]}
 
 
-def test_every_entry_and_every_shape_is_looked_at():
+def test_every_entry_and_shape_is_checked():
     several = ("k", np.array([1, 6, 2]), 6), ("k", jnp.float32(6), 6), ("lam", np.array([1.0, -2, 1]), -2)
     for name, value, said in (*several, ("lam", jnp.float32(-3), -3), ("lam", np.inf, np.inf)):
         with pytest.raises(ValueError, match=rf"^{name} must .*{said}"):
@@ -42,7 +42,7 @@ def test_every_entry_and_every_shape_is_looked_at():
         topk_mag(1.0, 1)
 
 
-def test_what_is_known_under_jit_is_looked_at_and_what_is_traced_is_not():
+def test_jit_checks_only_known_values():
     for name, call in (("k", lambda x: topk_mask(x, 6)), ("lam", lambda x: topk_mag(x, 2, lam=-1.0))):
         with pytest.raises(ValueError, match=f"^{name} "):
             jax.jit(call)(X)
@@ -104,7 +104,7 @@ def wrong_arguments():
 
 
 @pytest.mark.parametrize(("call", "argument"), list(wrong_arguments()))
-def test_what_an_argument_cannot_be_is_said_in_one_line(call, argument):
+def test_wrong_argument_error_is_one_line(call, argument):
     for value in WRONG[argument]:
         with pytest.raises(ValueError, match=rf"^{argument} must [^\n]*$") as error:
             call(**{argument: value})
@@ -259,7 +259,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
-def test_what_cannot_be_is_named_with_its_value(call, message):
+def test_error_names_argument_and_value(call, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         call()
 

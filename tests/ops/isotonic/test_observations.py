@@ -34,7 +34,7 @@ SCALES = st.one_of(st.just(1.0), st.floats(-15, 15).map(lambda exponent: 10.0**e
     bounds=st.tuples(ENTRIES, ENTRIES).map(sorted),
     increasing=st.booleans(),
 )
-def test_any_observations_against_scikit_learn(s, weights, bounds, increasing):
+def test_agrees_with_scikit_learn(s, weights, bounds, increasing):
     with jax.enable_x64(True):
         found = isotonic_solution(
             s, sample_weight=weights, lower=bounds[0], upper=bounds[1], increasing=increasing, lam=1e-3
@@ -46,7 +46,7 @@ def test_any_observations_against_scikit_learn(s, weights, bounds, increasing):
     assert found.converged
 
 
-def test_one_observation_and_one_bound_per_row():
+def test_single_observation_with_row_bounds():
     found = isotonic_regression(np.float32([[2.0], [3.0]]), sample_weight=7.0, lower=np.float32([2.5, 1.0]))
     np.testing.assert_array_equal(found, [[2.5], [3.0]])
 
@@ -90,7 +90,8 @@ def test_bounds_are_those_of_a_convex_solver(phi, p):
 
 
 @pytest.mark.usefixtures("x64")
-def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
+def test_both_pav_algorithms_agree(monkeypatch):
+    """Keeps a stack of blocks where ``is_fast`` holds, and merges halves elsewhere."""
     problem, lam = Problem(2.0, HALF_SQUARE), 1.0 / WEIGHTS
     pool = functools.partial(pav.pool_adjacent_violators, problem)
     v, linked = pool(adversarial(N), W, lam)
@@ -104,7 +105,7 @@ def test_merging_halves_and_a_stack_of_blocks_find_the_same(monkeypatch):
 
 
 @pytest.mark.usefixtures("x64")
-def test_derivatives_in_entries_weights_and_bounds():
+def test_derivatives_in_all_arguments():
     # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
     s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
     in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c), (0, 1))(s, c))
@@ -141,7 +142,7 @@ def test_finite_for_weights_of_all_scales():
 
 
 @pytest.mark.parametrize("solver", ["pav", "dual"])
-def test_a_nan_marks_its_row_and_batches_may_be_empty(solver):
+def test_nan_rows_and_empty_batches(solver):
     s = np.float32([[1, 2, np.nan], [1, 2, 3], [1, 2, 3]])
     w = np.float32([[0, 0, 0], [0, np.nan, 0], [0, 0, 0]])
     found = isotonic_solution(s, w, solver=solver)
@@ -151,7 +152,7 @@ def test_a_nan_marks_its_row_and_batches_may_be_empty(solver):
     assert topk_solution(s[:0], 1, solver=solver)[1].v.shape == (0, 3)
 
 
-def test_what_is_out_of_range_is_refused_or_not_a_number():
+def test_out_of_range_is_refused_or_nan():
     s = np.float32([[1.0, 2.0], [1.0, 0.5]])
     for name, value in {"sample_weight": 0.0, "upper": -1.0, "lower": "a"}.items():
         with pytest.raises(ValueError, match=name):

@@ -86,7 +86,7 @@ def test_residual_is_the_error():
     np.testing.assert_array_less(error[~late], 1e-11)
 
 
-def test_rows_whose_powers_overflow_are_not_silently_out_of_order():
+def test_rows_whose_powers_overflow_are_nan():
     s = np.float32([[0.0, 20.0, 2.0], [8.0, 4.0, 2.0], [0.0, 3.0, 2.0]])
     found = isotonic_solution(s, np.zeros_like(s), lam=np.float32(1), p=1.02)
     assert np.isnan(found.v[0]).all()
@@ -95,7 +95,7 @@ def test_rows_whose_powers_overflow_are_not_silently_out_of_order():
 
 
 @pytest.mark.parametrize(("solver", "phi"), [("pav", "half_square"), ("dykstra", "identity")])
-def test_what_is_but_a_rounding_has_converged(solver, phi):
+def test_rounding_error_counts_as_converged(solver, phi):
     rng = np.random.default_rng(0)
     s = -np.sort(-100 * np.abs(rng.normal(size=(200, 6)))).astype(np.float32)
     w = rng.uniform(size=s.shape).astype(np.float32)
@@ -108,7 +108,7 @@ def test_what_is_but_a_rounding_has_converged(solver, phi):
 
 
 @pytest.mark.parametrize("solver", [Dykstra(30), Dual(30)])
-def test_one_large_entry_ends_no_solver_early(solver):
+def test_large_entry_ends_no_solver_early(solver):
     s = np.float32([*np.linspace(0, 1, 30), -1e9])
     found = isotonic_solution(s, solver=solver)
     assert found.iterations == 30

@@ -10,7 +10,7 @@ from tests.ops import oracles
 from tests.ops.isotonic.certificate import adversarial
 
 
-def test_pav_of_long_vectors_of_single_precision():
+def test_pav_on_long_float32_vectors():
     x = np.float32(adversarial(1_000)[[0, 1, 3, 7]])
     k, lam = np.float32([100, 100, 250, 30]), np.float32([1.0, 0.1, 10.0, 0.01])
     found = topk_mask(x, k, lam=lam, p=4 / 3, solver="pav")
@@ -23,7 +23,7 @@ def test_pav_of_long_vectors_of_single_precision():
     ("operator", "solver", "p", "tolerance"),
     [(topk_mask, Dykstra(20_000), 2.0, 1e-10), (topk_mag, Dual(20_000), 1.5, 1e-9)],
 )
-def test_iterative_solvers_agree_where_they_converge(operator, solver, p, tolerance):
+def test_iterative_solvers_agree_with_oracle(operator, solver, p, tolerance):
     x, k, lam = adversarial(24)[[0, 1, 4, 6]], np.array([3.0, 5.5, 8.3, 12.0]), np.array([0.1, 0.3, 0.37, 0.2])
     cotangent = np.random.default_rng(5).normal(size=x.shape)
     phi = "identity" if operator is topk_mask else "half_square"
@@ -40,7 +40,7 @@ def test_iterative_solvers_agree_where_they_converge(operator, solver, p, tolera
         np.testing.assert_allclose(found.reshape(expected[name].shape), expected[name], rtol=1e-6, atol=1e-7)
 
 
-def test_ten_iterations_of_dykstra_can_be_asked_for_and_what_they_lack_is_reported():
+def test_dykstra_reports_an_early_stop():
     x = np.random.default_rng(0).normal(size=(3, 400)).astype(np.float32)
     y, solution = jax.device_get(topk_solution(x, 28, lam=1.0, solver=Dykstra(max_iter=10, tol=0.0)))
     assert solution.iterations.tolist() == [10, 10, 10]

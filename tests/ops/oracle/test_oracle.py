@@ -24,7 +24,7 @@ def test_values_are_those_of_a_convex_solver(p, curve, kind):
     np.testing.assert_allclose(found.astype(float), right, atol=3e-6)
 
 
-def test_rounding_lets_off_little_but_at_a_kink():
+def test_tolerance_is_large_only_at_kinks():
     x = np.array([[0.9, 0.2, -0.4], [1.0, 0.0, -1.0]])
     of = problem(x, 1.0, 1.0, cotangent=x + 1, unit=2.0**-23)
     found = expected(functools.partial(topk, curve=Curve("identity")), of)

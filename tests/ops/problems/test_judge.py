@@ -20,7 +20,7 @@ def test_the_problem_of_a_line():
     assert judge.again(os.environ["PROBLEM"]) == ""
 
 
-def test_planted_faults_are_noticed_with_a_line_that_reproduces_them(monkeypatch):
+def test_planted_faults_can_be_reproduced(monkeypatch):
     right = ops.sparsemax
 
     def dies(x, y):

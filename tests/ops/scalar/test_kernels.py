@@ -67,7 +67,7 @@ def shares(solve, equation, x, k, lam):
         ("mosaic", 5000, HALF_SQUARE, 4 / 3),
     ],
 )
-def test_kernels_select_what_the_loop_selects(language, n, phi, p):
+def test_kernels_agree_with_the_loop(language, n, phi, p):
     equation = Equation(p, phi, zero="some")
     x, k, lam = rows_of(n, phi)
 
@@ -223,7 +223,7 @@ def gives(number):
     return lambda s, k: TwoFloat(jnp.full_like(k, number) + 0 * s[:, :1], k)
 
 
-def test_what_no_compiler_divides_is_taken_where_nothing_is_divided():
+def test_indivisible_kernel_is_not_divided():
     """1 where the kernel is taken, 0 where the loop is."""
     taken = by_kernel([gives(1)], gives(0), divisible=False)
     mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
@@ -243,7 +243,7 @@ def deprecated(s, k):
     return gives(2)(s, k)
 
 
-def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
+def test_falls_back_to_loop_and_warns_once(monkeypatch):
     monkeypatch.setattr(divided, "_WARNED_REASONS", [])
     taken = by_kernel([raises, deprecated, gives(1)], gives(0), divisible=True)
     assert jax.jit(taken)(X, K[:, None]).hi.sum() == 16  # the first that there is, and nobody is warned
@@ -253,7 +253,7 @@ def test_where_jax_takes_no_kernel_the_loop_does_and_says_so_once(monkeypatch):
     assert jax.jit(taken)(X[:4], K[:4, None]).hi.sum() == 0
 
 
-def test_programs_for_several_platforms_are_exported(monkeypatch):
+def test_exports_for_several_platforms(monkeypatch):
     """A kernel for GPUs cannot be compiled where it is not known for which: nothing is raised."""
     monkeypatch.setattr(divided, "_WARNED_REASONS", [])
     function = jax.jit(lambda x: ops.topk_mask(x, 5, solver="kernel"))
@@ -291,7 +291,7 @@ def test_primitives_that_mosaic_lacks(name, expected, edges):
         np.testing.assert_allclose(found, expected(x), rtol=2e-6 if name in ("log1p", "pow") else 0)
 
 
-def test_nothing_is_computed_where_there_may_be_no_device(monkeypatch):
+def test_kinks_are_known_without_a_device(monkeypatch):
     """Tracing for a topology, whose devices only compile: what is known of a nonlinearity is not tried out."""
     monkeypatch.setattr(jax, "ensure_compile_time_eval", None)
     _has_kink.cache_clear()

@@ -26,7 +26,7 @@ def exact_mask(values, k, magnitude=False):
     return np.isin(np.arange(len(values)), order[:k]).astype(float)
 
 
-def test_integers_are_told_apart_that_floats_are_not(x64):
+def test_integers_are_compared_exactly(x64):
     x = np.array(INTEGERS[np.int64])
     x = np.stack([x, x[::-1]])
     both = jax.jit(lambda x, k: (hard_topk_mask(x, k), hard_topk_mag(x, k)))
@@ -44,7 +44,7 @@ def test_integers_at_lam_0():
     np.testing.assert_array_equal(relaxed_topk(x, 2, phi="abs", lam=0), chosen * np.sign(x))
 
 
-def test_integers_along_an_axis_some_absent_and_k_real():
+def test_integers_with_axis_where_and_real_k():
     x = np.array([[2**24, 5], [2**24 + 1, 2**24 + 1], [2**24 + 2, 2**24], [-7, 2**24 + 1]], np.int32)
     where = np.array([[True], [True], [False], [True]])
     np.testing.assert_array_equal(hard_topk_mask(x, 1, axis=0, where=where), [[0, 0], [1, 1], [0, 0], [0, 0]])
@@ -54,7 +54,7 @@ def test_integers_along_an_axis_some_absent_and_k_real():
     np.testing.assert_array_equal(hard_topk_mask(x, 4, axis=0, where=where)[:, 0], [1, 1, 0, 1])
 
 
-def test_integers_that_would_be_rounded_are_refused_where_they_are_not_compared_as_such():
+def test_too_large_integers_are_refused():
     x = np.array([2**24, 2**24 + 1], np.int32)
     for function in (topk_mask, topk_mag, soft_rank, relaxed_topk_value):
         with pytest.raises(ValueError, match=r"^x must be whole numbers up to 16777216 .* got 16777217; give floats"):
@@ -64,7 +64,7 @@ def test_integers_that_would_be_rounded_are_refused_where_they_are_not_compared_
         hard_topk_mask(np.array([2**40, 1]), 1)
 
 
-def test_a_k_that_float32_does_not_hold_is_refused_and_others_are_not():
+def test_k_must_be_exact_in_float32():
     long = jax.ShapeDtypeStruct((2**25,), jnp.float32)
     with pytest.raises(ValueError, match=r"^k must be a number that float32 holds exactly, got 16777217"):
         jax.eval_shape(lambda x: hard_topk_mask(x, 2**24 + 1), long)

@@ -47,7 +47,7 @@ def test_finds_the_root_from_anywhere():
             check(root)
 
 
-def test_evaluations_ahead_of_the_loop_change_nothing():
+def test_evaluations_ahead_change_nothing():
     both = jax.jit(lambda start: [solve(SHAPES["cubic"], start, ahead=ahead) for ahead in (0, 3)])
     jax.tree.map(np.testing.assert_array_equal, *both(jnp.asarray([*ROOTS[:3], 0, np.nan, 2], jnp.float32)))
 
@@ -73,7 +73,7 @@ def test_no_lying_model_breaks_the_bound(shape, lie):
     check(root, roots)
 
 
-def test_what_no_float_separates_is_found_between_two():
+def test_finds_root_between_adjacent_floats():
     """A root a hundredth of the way from 1 to the next float."""
     apart = float(LIMITS.eps) / 100
 

@@ -20,7 +20,7 @@ def entries(n: int, dtype: str = "float32", rows: int = 3) -> Array:
     return jax.random.normal(jax.random.key(n), (rows, n), dtype)
 
 
-def test_sums_and_extremes_of_a_length_that_nothing_divides_are_those_of_rows():
+def test_prime_length_agrees_with_rows():
     s = -1 - jnp.abs(entries(4099))
 
     @jax.jit
@@ -32,13 +32,13 @@ def test_sums_and_extremes_of_a_length_that_nothing_divides_are_those_of_rows():
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_counts_stay_exact_where_floats_are_not():
+def test_counts_stay_exact_past_float32():
     s = jnp.ones((1, 2**24 + 1))
     count = jax.jit(lambda s: VectorRows(keys=jnp.negative).sum(lambda s: s < 0, (s,)))(s)
     assert int(count[0, 0]) == 2**24 + 1
 
 
-def test_every_float_has_a_loop_of_its_own_with_a_count_beside_it():
+def test_each_loop_has_one_float_at_most():
     """Two floats in one loop, or a value alone, are what XLA makes slow."""
     for function in (parts, jnp.abs, lambda s: s > 0):
         traced = jax.make_jaxpr(lambda s: VectorRows().sum(function, (s,)))(entries(400))  # noqa: B023
@@ -50,7 +50,7 @@ def test_every_float_has_a_loop_of_its_own_with_a_count_beside_it():
         assert len(loops) == max(1, function is parts and 2)
 
 
-def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
+def test_vector_rows_are_for_cpus(monkeypatch):
     assert vector_rows(Rows(None, "d")) == VectorRows(None, "d")
     cpu, tpu = jax.devices("cpu"), types.SimpleNamespace(platform="tpu", device_kind="TPU v5 lite")
     monkeypatch.setattr(jax, "devices", lambda platform=None: cpu if platform == "cpu" else [tpu])
@@ -59,7 +59,7 @@ def test_loops_are_taken_where_a_cpu_is_likely(monkeypatch):
         assert vector_rows(Rows()) == VectorRows()
 
 
-def test_what_kernels_are_made_of_is_no_loop_of_a_cpu():
+def test_kernels_use_no_cpu_loops():
     """Where a kernel is divided among devices that are not there, it is traced as if for the CPU at hand."""
 
     def found_by(rows):

@@ -36,7 +36,7 @@ def test_every_row_is_done_within_the_bound():
 X = np.float32([1.0, 2.0, 3.0, 0.5, -2.5])
 
 
-def test_a_strength_out_of_range_is_refused_or_nan():
+def test_lam_out_of_range_is_refused_or_nan():
     def operator(lam):
         return ops.topk_mag_tree({"a": X}, density=0.4, lam=lam)["a"]
 
@@ -51,7 +51,7 @@ def primitives(function, *arguments):
     return [equation.primitive.name for equation in oracles.equations(jax.make_jaxpr(function)(*arguments))]
 
 
-def test_the_search_for_ties_stays_a_choice_under_vmap():
+def test_tie_search_stays_a_cond_under_vmap():
     """It is there once, and done where a lam is 0 alone: a batch of rows would do it always if it became a select."""
 
     @jax.jit
@@ -64,7 +64,7 @@ def test_the_search_for_ties_stays_a_choice_under_vmap():
     np.testing.assert_allclose(batch(x, lam), [[3, 1, 0, 0], [2, 0.4, 0.4, 0]], rtol=1e-6)
 
 
-def test_what_is_known_of_lam_leaves_no_search_behind():
+def test_known_lam_needs_no_tie_search():
     assert "cond" not in primitives(lambda x: ops.topk_mask(x, 2, lam=0.1), X)
 
 
@@ -75,7 +75,8 @@ def test_a_weak_lam_takes_few_passes():
     assert jax.jit(lambda x: evaluations((x,), k, lam, Equation(2.0, HALF_SQUARE)))(x).max() <= 9
 
 
-def test_a_traced_lam_of_0_is_hard_where_differences_underflow_and_one_below_the_normal_numbers_is_out_of_range():
+def test_traced_lam_of_0_is_hard():
+    """Tries differences that underflow, and a lam below the normal numbers, which is out of range."""
     mask = jax.jit(lambda x, k, lam: ops.topk_mask(x, k, lam=lam))
     x = np.float32([[-1.3905492e-37, -1.3905448e-37, -1.3905471e-37, -1], 4 * [-9.174512e-32], [3, 1, 2, 0]])
     x[1, 0] *= -1
@@ -84,12 +85,12 @@ def test_a_traced_lam_of_0_is_hard_where_differences_underflow_and_one_below_the
     assert np.isnan(found[2]).all()
 
 
-def test_a_k_just_below_a_whole_number_selects_no_neighbour():
+def test_k_just_below_2_selects_only_two():
     y = ops.topk_mag(jnp.array([1.0, 0, -1, -2, 2]), 1.9999998, lam=0.10502035, p=1.1627, debias=True)
     np.testing.assert_allclose(y, [0, 0, 0, -2, 2], atol=1e-5)
 
 
-def test_what_is_not_selected_leaves_no_trace_in_rescaled_magnitudes():
+def test_unselected_entries_are_exactly_zero():
     """So far below the others that any threshold there sums to k."""
     x = np.float32([1e20, 1.0, -1e-5])
     y, pull = jax.vjp(lambda x: ops.topk_mag(x, 1, lam=1e12, p=1.1, debias=True), x)

@@ -44,7 +44,7 @@ def measured(monkeypatch):
     return names, broken
 
 
-def test_sections_are_written_and_what_is_in_the_record_is_passed_over(measured, tmp_path, capsys):
+def test_recorded_sections_are_skipped(measured, tmp_path, capsys):
     names, _ = measured
     results = f"--results={tmp_path}"
     assert command.main(["--only=steps", results]) == 0
@@ -56,7 +56,7 @@ def test_sections_are_written_and_what_is_in_the_record_is_passed_over(measured,
     assert record["steps"]["settings"] == {"scale": "device"}
 
 
-def test_a_case_that_fails_is_recorded_and_the_others_are_measured(measured, tmp_path, capsys):
+def test_failed_case_does_not_stop_others(measured, tmp_path, capsys):
     names, broken = measured
     broken.add("a")
     assert command.main([f"--results={tmp_path}"]) == 1
@@ -67,14 +67,14 @@ def test_a_case_that_fails_is_recorded_and_the_others_are_measured(measured, tmp
     assert [row["way"] for row in record["partial-steps"]["rows"]] == ["b"]
 
 
-def test_nothing_is_begun_that_could_end_too_late(measured, tmp_path, capsys):
+def test_no_case_starts_without_enough_time(measured, tmp_path, capsys):
     names, _ = measured
     assert command.main(["--minutes=3", f"--results={tmp_path}"]) == 0
     assert names == []
     assert "no time is left for steps, a (4 minutes)" in capsys.readouterr().out
 
 
-def test_small_sizes_are_kept_nowhere_unless_it_is_said_where(measured, tmp_path, monkeypatch):
+def test_small_run_writes_only_if_asked(measured, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command.main(["--small"]) == 0
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +82,7 @@ def test_small_sizes_are_kept_nowhere_unless_it_is_said_where(measured, tmp_path
     assert set(json.loads((tmp_path / "here/gpu-nvidia-h200.json").read_text())) == {"steps-small", "masks-small"}
 
 
-def test_sizes_of_a_device_are_not_tried_on_a_cpu(measured, monkeypatch, tmp_path):
+def test_device_sizes_are_refused_on_cpu(measured, monkeypatch, tmp_path):
     names, _ = measured
     monkeypatch.setitem(ENVIRONMENT, "devices", {"platform": "cpu", "kind": "cpu"})
     with pytest.raises(UsageError, match="a CPU only"):
@@ -91,6 +91,6 @@ def test_sizes_of_a_device_are_not_tried_on_a_cpu(measured, monkeypatch, tmp_pat
     assert names == ["a", "b", "c"]
 
 
-def test_an_unknown_section_is_one_clear_line(measured):
+def test_unknown_section_is_rejected(measured):
     with pytest.raises(UsageError, match="--only: unknown kitchen; known: steps, masks"):
         command.main(["--only=steps,kitchen"])

@@ -6,7 +6,7 @@ from scripts.bench.timing import Contest
 from scripts.paper_figures import solvers
 
 
-def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
+def test_rows_have_times_and_errors(monkeypatch):
     shape = isotonic.shape_of(200)
     assert isotonic.SOLVERS["PAV"] is ops.isotonic.PAV
     for name in isotonic.SOLVERS.keys() - {"scalar equation", "Dykstra, 10 iterations"}:  # they take long to compile
@@ -25,7 +25,7 @@ def test_every_way_has_a_time_and_every_solver_an_error(monkeypatch):
     assert error["Dykstra, 10 iterations"] > 1e-5
 
 
-def test_other_packages_find_the_same_isotonic_regression_and_one_that_does_not_is_left_out(monkeypatch):
+def test_wrong_regressions_are_left_out(monkeypatch):
     monkeypatch.setitem(isotonic.REGRESSIONS, "identity", lambda x: lambda: x)
     found = isotonic.measure_regression(50, 0.05, Contest())
     assert {"ops", "SciPy", "scikit-learn"} <= {row["package"] for row in found["regressions"]}
@@ -41,5 +41,5 @@ def test_every_way_is_drawn():
     assert {*isotonic.SOLVERS, "lax.top_k", "jnp.sort"} == set(solvers.LOOKS)
 
 
-def test_of_400_tokens_an_expert_takes_28_as_in_the_paper():
+def test_k_is_28_of_400_as_in_the_paper():
     assert [isotonic.shape_of(n).k for n in (300, 400, 1000)] == [30, 28, 100]

@@ -54,7 +54,7 @@ def rows():
     return json.loads(json.dumps(measured["results"], allow_nan=False))
 
 
-def test_timed_rows_have_quartiles_errors_and_the_quotients_of_medians(rows):
+def test_timed_rows_have_errors_and_ratios(rows):
     ours = [row for row in rows if row["contestant"] == "topk_mask p=2"]
     assert [row["mode"] for row in ours] == [*MODES]
     medians = {row["mode"]: row["median_ms"] for row in rows if row["contestant"] == "lax.top_k"}
@@ -71,7 +71,7 @@ def test_timed_rows_have_quartiles_errors_and_the_quotients_of_medians(rows):
     assert [row["mode"] for row in rows if row["contestant"] == "lax.top_k mask"] == [FORWARD]
 
 
-def test_who_is_wrong_is_skipped_or_fails_is_recorded_with_the_reason_and_not_timed(rows):
+def test_wrong_contestants_are_not_timed(rows):
     found = {row["contestant"]: (row["status"], row["reason"]) for row in rows if row["status"] != "timed"}
     assert found.pop("huge") == ("skipped", "too slow: 240 entries, limit 100")
     assert found.pop("broken") == ("failed", "RuntimeError: no such operator")
@@ -82,7 +82,7 @@ def test_who_is_wrong_is_skipped_or_fails_is_recorded_with_the_reason_and_not_ti
     assert all("median_ms" not in row for row in rows if row["status"] != "timed")
 
 
-def test_the_reference_is_what_the_oracle_gives():
+def test_reference_matches_the_oracle():
     inputs, operators = draw(Shape(2, 50, 7)), contestants.operators([1.0, 0.1])
     truth = topk(problem(inputs.x, 7, 1.0, 2.0, cotangent=inputs.weights), Curve("half_square"), True).wanted
     output, gradient = expected(operators["topk_mag p=2 debias"], inputs.x, 7, inputs.weights)
@@ -93,7 +93,7 @@ def test_the_reference_is_what_the_oracle_gives():
     assert operators["topk_mask p=4/3"].keywords == {"lam": 1.0, "p": 4 / 3}
 
 
-def test_missing_peers_are_named_with_the_reason(monkeypatch):
+def test_missing_peers_have_a_reason(monkeypatch):
     for module in ("jaxopt", "jaxopt.projection", "softjax", "torch", "entmax"):
         monkeypatch.setitem(sys.modules, module, None)
     found, missing = contestants.peers()
@@ -115,7 +115,7 @@ def test_installed_peers_pass_the_check(name):
         assert [row["status"] for row in rows] == ["timed", "timed"], rows
 
 
-def test_equations_are_those_of_inner_programs_too():
+def test_equations_include_inner_programs():
     def function(x):
         inner = jax.jit(lambda x: jnp.sin(x) + 1)  # a call of two
         return jax.lax.while_loop(lambda x: x[0] < 1, lambda x: inner(x) * 2, x)  # of two, and of four

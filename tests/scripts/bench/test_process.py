@@ -32,7 +32,7 @@ def forked(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")  # of forks beside threads
-def test_who_ends_the_process_is_left_out_of_another_and_the_others_are_measured(forked, capsys):
+def test_fatal_contestant_spares_the_others(forked, capsys):
     answer = isolated(fatal)
     assert answer["found"]["good"] not in (None, os.getpid())
     assert answer["failed"] == {"bad": "it ended the process with status 3"}
@@ -40,11 +40,11 @@ def test_who_ends_the_process_is_left_out_of_another_and_the_others_are_measured
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_who_is_at_work_when_the_time_is_up_is_left_out(forked):
+def test_hanging_contestant_is_left_out(forked):
     assert isolated(hanging, minutes=0.02) == {"failed": {"slow": "not done after 0.02 minutes"}}
 
 
-def test_what_fails_otherwise_fails_as_a_whole_with_a_line():
+def test_other_errors_fail_with_one_line():
     """In a process that is started as those of users are."""
     with pytest.raises(FailedError) as error:
         isolated(broken)

@@ -29,7 +29,7 @@ def test_a_file_is_named_by_the_hardware(tmp_path):
     assert record.path_of(tmp_path, gpu).name == "gpu-nvidia-h100-80gb-hbm3.json"
 
 
-def test_a_section_goes_on_where_it_was_and_is_read_under_its_name_when_it_is_whole(path):
+def test_partial_section_is_resumed(path):
     section = record.begin(path, "masks", HERE, SETTINGS)
     record.add(section, "one", {"cases": [1], "medians": {"a": 1}, "images": "noise"})
     record.write(path, "masks", section)
@@ -54,7 +54,7 @@ def test_a_section_goes_on_where_it_was_and_is_read_under_its_name_when_it_is_wh
         ({}, {"sizes": (1, 3)}),
     ],
 )
-def test_what_was_measured_otherwise_does_not_count(path, changed, settings):
+def test_results_of_other_setups_are_ignored(path, changed, settings):
     section = record.begin(path, "masks", HERE, SETTINGS)
     record.add(section, "one", {})
     record.write(path, "masks", section)

@@ -13,7 +13,7 @@ from scripts.bench.timing import Contest, Summary
 
 @pytest.mark.parametrize("scale", ["small", "cpu", "device"])
 @pytest.mark.parametrize("name", GROUPS)
-def test_settings_are_json_and_cases_go_to_other_processes_under_names_of_their_own(name, scale):
+def test_cases_are_picklable_and_unique(name, scale):
     group = group_of(name, scale)
     json.dumps(group.settings)
     names = [case.name for case in group.cases]
@@ -23,7 +23,7 @@ def test_settings_are_json_and_cases_go_to_other_processes_under_names_of_their_
         assert case.minutes <= 10
 
 
-def test_the_overhead_of_a_part_is_a_ratio_of_steps_and_what_it_takes_alone():
+def test_overhead_is_relative_to_baseline():
     times = {"hard": Summary(1000.0, 900.0, 1100.0, 5), "relaxed": Summary(1100.0, 1000.0, 1200.0, 5)}
     alone = {"hard": Summary(4.0, 4.0, 4.0, 5), "relaxed": Summary(9.0, 9.0, 9.0, 5)}
     rows = training.overheads(times, alone, "hard", parts=2)
@@ -34,7 +34,7 @@ def test_the_overhead_of_a_part_is_a_ratio_of_steps_and_what_it_takes_alone():
     assert list(training.overheads(times, {"hard": alone["hard"]}, "hard")) == ["hard"]
 
 
-def test_the_routers_that_are_timed_solve_the_papers_problem(monkeypatch):
+def test_timed_routers_use_the_papers_shape(monkeypatch):
     for name in training.ROUTERS:
         config = training.router_config(name, 224)
         RECIPE.validate(config)

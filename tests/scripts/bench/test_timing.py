@@ -7,7 +7,7 @@ from scripts.bench.timing import Budget, Call, Contest
 BUDGET = Budget(0.01, fewest=8, most=8)
 
 
-def test_a_function_that_fails_has_no_times_and_the_others_have():
+def test_failing_functions_are_not_timed():
     turns = []
 
     def breaks():
@@ -27,7 +27,7 @@ def test_a_function_that_fails_has_no_times_and_the_others_have():
     assert len(turns) == 4
 
 
-def test_an_error_that_ends_the_device_ends_all(monkeypatch):
+def test_device_loss_ends_the_contest(monkeypatch):
     monkeypatch.setattr(timing, "_device_answers", lambda: False)
     told = []
     with pytest.raises(ZeroDivisionError):
@@ -36,7 +36,7 @@ def test_an_error_that_ends_the_device_ends_all(monkeypatch):
 
 
 @pytest.mark.parametrize(("platform", "waits_less"), [("cpu", False), ("gpu", True)])
-def test_calls_are_queued_on_accelerators_alone(monkeypatch, platform, waits_less):
+def test_calls_queue_only_on_accelerators(monkeypatch, platform, waits_less):
     begun, waited = [], []
     call = Call(lambda: begun.append(1), waited.append)
     monkeypatch.setattr(timing, "jax", type("jax", (), {"default_backend": staticmethod(lambda: platform)}))

@@ -78,7 +78,7 @@ def group_id(page, run):
     return page.evaluate("(name) => DATA.groups.find((group) => group.about.run === name).id", run)
 
 
-def test_curves_are_chosen_by_mouse_keyboard_and_filter_and_drawn_as_asked(page):
+def test_controls_choose_the_drawn_curves(page):
     names = [name for name, _, _ in lines(page)]
     assert len(names) == 4
     assert any("dataset <script>oops()</script>" in name for name in names)
@@ -118,7 +118,7 @@ def test_the_mouse_shows_values_and_zooms(page):
     assert page.evaluate(RANGES) == whole
 
 
-def test_differences_are_those_that_python_finds(page, runs):
+def test_differences_match_python(page, runs):
     found = {run.name: run for run in load(runs)[0]}
     ids = {name: group_id(page, name) for name in "abc"}
     assert page.input_value("#reference") == "each"  # the baseline that the experiment names, here a
@@ -139,7 +139,7 @@ def test_differences_are_those_that_python_finds(page, runs):
     assert column(page, "mean_topk_error") == ["62.8 ± 6.4"]
 
 
-def test_what_differs_between_the_shown_groups(page):
+def test_fields_table_shows_differences(page):
     for name in ("c", "d<b>"):
         page.uncheck(f"#show-{group_id(page, name)}")
     fields = column(page, "field", "#fields-table")
@@ -164,7 +164,7 @@ def test_tables_are_saved_as_csv(page):
     assert page.locator("#fields-csv").count() == 1
 
 
-def test_plots_are_saved_with_the_names_of_what_they_show(page):
+def test_saved_plots_name_their_curves(page):
     def saved(kind):
         with page.expect_download() as download:
             page.click(f"#curves-{kind}")
@@ -177,7 +177,7 @@ def test_plots_are_saved_with_the_names_of_what_they_show(page):
     assert (width, height) == (2200, 2 * int(re.search(r' height="(\d+)"', svg)[1]))
 
 
-def test_columns_sort_both_ways_and_by_keyboard(page):
+def test_columns_sort_by_mouse_and_keyboard(page):
     page.click("#finals-table th button:text-is('test_error')")
     ascending = column(page, "test_error")
     assert ascending == sorted(ascending, key=lambda cell: float(cell.split()[0]))
@@ -187,7 +187,7 @@ def test_columns_sort_both_ways_and_by_keyboard(page):
     assert page.locator("#finals-table th[aria-sort=descending]").inner_text() == "test_error"
 
 
-def test_the_address_brings_back_what_was_chosen(browser, path, page):
+def test_address_restores_the_choices(browser, path, page):
     assert page.evaluate("location.hash") == ""  # nobody has chosen anything
     page.select_option("#metric", "train_loss")
     page.select_option("#axis", "epoch")
@@ -209,7 +209,7 @@ def test_the_address_brings_back_what_was_chosen(browser, path, page):
         assert page.evaluate("location.hash") == fragment
 
 
-def test_a_page_opens_short_legible_and_without_scrolling_sideways(browser, tmp_path):
+def test_page_opens_short_and_accessible(browser, tmp_path):
     """That of the committed pruning runs and one that is not among them."""
     write_workdir(tmp_path / "mine", [[90.0] * 3, [7.0, 8.0, 6.0]], variant="hard")
     assert main([str(RESULTS / "mnist_pruning"), str(tmp_path / "mine"), f"--out={tmp_path}"]) == 0

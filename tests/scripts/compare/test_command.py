@@ -46,7 +46,7 @@ def rows_of(capsys):
     }
 
 
-def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsys):
+def test_page_holds_curves_and_problems(runs, tmp_path, capsys):
     pages = [tmp_path / name for name in ("once", "twice")]
     for out in pages:
         assert main([str(runs), f"--out={out}"]) == 0
@@ -65,7 +65,8 @@ def test_the_page_holds_curves_finals_configs_and_problems(runs, tmp_path, capsy
     assert data["problems"] == [{"name": "broken", "reason": "config.json is missing"}]
 
 
-def test_names_cannot_end_the_data_or_become_markup_and_a_page_asks_for_nothing(tmp_path):
+def test_names_cannot_inject_markup(tmp_path):
+    """Checks, too, that the page requests nothing from elsewhere."""
     name = "</script><img src=x onerror=alert(1)>"
     write_workdir(tmp_path / "runs" / name.replace("/", ""), [START, [7.0, 8.0, 6.0]])
     write_workdir(tmp_path / "runs" / "other", [START, [7.0, 8.0, 6.0]], dataset=name)
@@ -79,7 +80,7 @@ def test_names_cannot_end_the_data_or_become_markup_and_a_page_asks_for_nothing(
     assert re.findall(r'<(?:script|link|img|iframe)[^>]* (?:src|href)="(?!data:)', page) == []
 
 
-def test_the_text_table_has_paired_differences(runs, capsys):
+def test_text_table_has_paired_differences(runs, capsys):
     (relaxed, hard), _ = load(runs)
     minus = difference(relaxed, hard, "test_error")
     for reference in ([], ["--reference=hard"]):  # the baseline of the experiment by itself
@@ -92,14 +93,14 @@ def test_the_text_table_has_paired_differences(runs, capsys):
         assert stopped[1:4] == ["1", "8.50 ± 6.35", "-"]
 
 
-def test_a_run_without_a_baseline_is_told_what_to_name(runs, capsys):
+def test_missing_baseline_suggests_reference(runs, capsys):
     write_workdir(runs / "shorter batches", [START, [7.0, 8.0, 6.0]], batch_size=32)
     for reference, told in (([], True), (["--reference=hard"], False)):
         main([str(runs), "--format=text", *reference])
         assert ("--reference=" in capsys.readouterr().out) == told
 
 
-def test_what_is_not_there_is_said_in_one_line(runs, tmp_path, capsys):
+def test_missing_runs_are_named_in_one_line(runs, tmp_path, capsys):
     for reference, part in {"nobody": "hard top-k; ", "stopped": "(unfinished, at epoch 1 of 2)"}.items():
         assert main([str(runs), "--format=text", f"--reference={reference}"]) == 2
         (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
@@ -110,7 +111,7 @@ def test_what_is_not_there_is_said_in_one_line(runs, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_many_long_runs_make_a_page_that_shows_their_spikes(tmp_path, monkeypatch):
+def test_long_runs_keep_their_spikes(tmp_path, monkeypatch):
     monkeypatch.setattr(contents_lib, "BUDGET", 3 * 5 * 6 * 50)
     for number in range(3):
         errors = [[50.0 - i / 10, 51.0 - i / 10] for i in range(400)]

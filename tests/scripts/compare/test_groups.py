@@ -48,7 +48,7 @@ def test_runs_of_other_data_are_told_apart(tmp_path):
     assert (found["a"].baseline.name, found["b"].baseline) == ("hard", None)
 
 
-def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_field(tmp_path, monkeypatch):
+def test_own_runs_come_first_then_nearest(tmp_path, monkeypatch):
     committed = {
         "baseline": {"method": "hard"},
         "other density and method": {"method": "hard", "density": 0.2},
@@ -66,7 +66,7 @@ def test_own_runs_are_shown_first_with_their_baseline_and_what_differs_in_one_fi
     assert found[0].baseline is next(one.runs[0] for one in found if one.runs[0].name.endswith("baseline"))
 
 
-def test_where_nothing_is_near_the_nearest_committed_groups_are_shown(tmp_path, monkeypatch):
+def test_nearest_is_shown_if_none_is_close(tmp_path, monkeypatch):
     for name, density in (("nearer", 0.1), ("farther", 0.2)):
         write_workdir(tmp_path / "results" / name, [START, END], density=density)
     monkeypatch.setattr("scripts.compare.workdirs.RESULTS", tmp_path / "results")
@@ -75,7 +75,7 @@ def test_where_nothing_is_near_the_nearest_committed_groups_are_shown(tmp_path, 
     assert [one.runs[0].name.rpartition("/")[2] for one in shown_first(found)] == ["mine", "nearer"]
 
 
-def test_runs_of_an_unknown_experiment_are_shown_by_name_and_differing_fields(tmp_path):
+def test_unknown_experiment_is_still_shown(tmp_path):
     for name, rate in (("a", 0.1), ("b", 0.2)):
         write_workdir(tmp_path / name, [START, END], optimizer__learning_rate=rate)
         environment(tmp_path / name, "another")
@@ -85,7 +85,7 @@ def test_runs_of_an_unknown_experiment_are_shown_by_name_and_differing_fields(tm
     assert [one.baseline for one in found] == [None, None]
 
 
-def test_unfinished_runs_are_shown_with_their_state_and_never_pooled(tmp_path):
+def test_unfinished_runs_are_not_pooled(tmp_path):
     write_workdir(tmp_path / "done", [START, END])
     write_workdir(tmp_path / "stopped", [START, END], seeds=(2, 3))
     Workdir(tmp_path / "stopped").summary.unlink()
@@ -103,7 +103,7 @@ def test_places_are_told_apart_and_read_once(tmp_path, monkeypatch):
     assert find(["."]).runs[0].name == "run"
 
 
-def test_runs_in_a_bucket_are_copied_and_read(tmp_path, capsys):
+def test_bucket_runs_are_copied_and_read(tmp_path, capsys):
     write_workdir(tmp_path / "run", [START, END])
     (tmp_path / "run" / "params.npz").write_bytes(b"large")
     memory = fsspec.filesystem("memory")

@@ -65,7 +65,7 @@ ODD = {
 }
 
 
-def test_files_that_are_none_and_fields_that_cannot_be_are_named_and_a_sound_run_is_shown(tmp_path, capsys):
+def test_broken_runs_are_named_and_left_out(tmp_path, capsys):
     write_pruning(tmp_path / "sound")
     for name, (act, _) in ODD.items():
         act(shutil.copytree(tmp_path / "sound", tmp_path / name))
@@ -77,7 +77,7 @@ def test_files_that_are_none_and_fields_that_cannot_be_are_named_and_a_sound_run
         assert "\x1b" not in reason
 
 
-def test_what_a_terminal_would_obey_is_shown_as_an_escape(tmp_path, capsys):
+def test_control_characters_are_escaped(tmp_path, capsys):
     """Names of runs, experiments, metrics and values."""
     name = "odd\x1b]0;title\x07\r\n\u202e"
     write_workdir(tmp_path / name, [START, END], dataset=name)

@@ -25,10 +25,15 @@ ROWS = [
 CURVES = npst.arrays(float, st.integers(1, 300), elements=st.floats(-1e6, 1e6) | st.just(np.nan))
 
 
-def test_metrics_are_columns_by_seed_and_rows_by_step():
+def test_metrics_are_steps_by_seeds():
     series = Series.of(ROWS, [3, 4])
     assert set(series.metrics) == {
-        *("loss", "accuracy/1", "accuracy/5", "learning_rate", "performance/step_seconds", "performance/mfu")
+        "loss",
+        "accuracy/1",
+        "accuracy/5",
+        "learning_rate",
+        "performance/step_seconds",
+        "performance/mfu",
     }
     assert series.steps.tolist() == [0, 5, 10]
     np.testing.assert_array_equal(series.values["loss"], [[0, 3], [5, 3], [10, np.nan]])
@@ -36,7 +41,7 @@ def test_metrics_are_columns_by_seed_and_rows_by_step():
     np.testing.assert_array_equal(series.values["seconds"], [[0], [1.25], [2.5]])  # of each of two seeds
 
 
-def test_what_is_not_a_number_per_seed_and_a_step_twice_are_refused():
+def test_malformed_rows_are_refused():
     for values in ([1.0], ["a", "b"]):
         with pytest.raises((ValueError, TypeError)):
             Series.of([ROWS[0] | {"loss": values}], [3, 4])
@@ -44,7 +49,7 @@ def test_what_is_not_a_number_per_seed_and_a_step_twice_are_refused():
         Series.of([ROWS[0], ROWS[0]], [3, 4])
 
 
-def test_curves_have_the_means_and_intervals_of_summaries():
+def test_curves_match_summary_intervals():
     values = np.random.default_rng(0).normal(size=(4, 5))
     values[1, 2] = values[2, 1:] = values[3] = np.nan
     rows = [ROWS[0] | {"step": step, "loss": row.tolist()} for step, row in enumerate(values)]
@@ -59,7 +64,7 @@ def test_curves_have_the_means_and_intervals_of_summaries():
         )
 
 
-def test_runs_of_other_seeds_are_joined_step_by_step():
+def test_seeds_are_joined_step_by_step():
     joined = pool([Series.of(ROWS, [3, 4]), Series.of(ROWS[:2], [0, 1])])
     assert joined.steps.tolist() == [0, 5, 10]
     np.testing.assert_array_equal(joined.values["loss"], [[0, 3, 0, 3], [5, 3, 5, 3], [10, np.nan, np.nan, np.nan]])
@@ -70,7 +75,7 @@ def test_runs_of_other_seeds_are_joined_step_by_step():
 
 
 @given(CURVES, st.integers(4, 60))
-def test_extremes_and_ends_are_kept_within_the_limit(values, limit):
+def test_thinning_keeps_extremes_and_ends(values, limit):
     rows = rows_kept(values, limit)
     assert len(rows) == len(values) if len(values) <= limit else len(rows) <= limit
     assert (np.diff(rows) > 0).all()

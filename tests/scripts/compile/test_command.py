@@ -54,7 +54,7 @@ def test_a_package_that_is_missing(monkeypatch, tmp_path):
         command.main(["mnist_pruning", "--type=h200-1"])
 
 
-def test_the_python_with_the_compiler_is_asked(monkeypatch):
+def test_python_with_compiler_is_called(monkeypatch):
     asked = []
     monkeypatch.setattr(compiler, "other_python", lambda platform: f"/{platform}/python")
     monkeypatch.setattr(subprocess, "call", lambda arguments: asked.append(arguments) or 3)
@@ -104,14 +104,14 @@ def test_what_helps_is_what_the_config_has():
     assert found == ["--config.batch_size below 128", "a type with more devices"]
 
 
-def test_every_step_of_the_check_is_valid_where_it_is_compiled():
+def test_check_steps_have_valid_configs():
     for each in check.STEPS:
         experiment, config, *overrides = each.arguments
         for type_ in (*each.fits, *each.too_large):
             step.run_of(experiment, config.removeprefix("--config="), overrides, chips.parse(type_))
 
 
-def test_the_check_is_a_table_and_fails_where_a_program_does(monkeypatch, capsys):
+def test_check_prints_table_and_failures(monkeypatch, capsys):
     fine = {"fits": True, "needed": 2e9, "available": 16e9}
     rows = {
         "operators": [fine | {"program": "topk_mask (8, 16)", "warnings": []}],

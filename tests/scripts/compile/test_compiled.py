@@ -50,13 +50,13 @@ def test_a_program_that_is_too_large(tmp_path, message, needed):
     assert (found["largest"][0]["shape"], found["largest"][0]["bytes"]) == ("f32[64,64]", 64 * 64 * 4)
 
 
-def test_any_other_refusal_is_a_line_and_is_not_kept(tmp_path):
+def test_other_refusals_are_not_cached(tmp_path):
     with pytest.raises(compiled.Refused, match=r"^INTERNAL: Mosaic failed: two lines$"):
         compiled.outcome(Lowered("INTERNAL: Mosaic failed:\n  two lines"), SLICE, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_memory_of_a_program_that_is_compiled_once(tmp_path, monkeypatch):
+def test_outcome_has_memory_and_is_cached(tmp_path, monkeypatch):
     lowered = jax.jit(lambda x, y: (x @ y, x), donate_argnums=0).lower(X, X)
     found = compiled.outcome(lowered, SLICE, tmp_path)
     size, memory = 128 * 128 * 4, found["memory"]
@@ -75,7 +75,7 @@ def test_memory_of_a_program_that_is_compiled_once(tmp_path, monkeypatch):
         compiled.outcome(lowered, chips.parse("v6e-1"), tmp_path)
 
 
-def test_what_a_device_has_no_room_for_does_not_fit(tmp_path, monkeypatch):
+def test_program_over_memory_does_not_fit(tmp_path, monkeypatch):
     """Where the compiler itself takes it, as that for GPUs does."""
     small = chips.Slice("tiny-1", chips.Chip("tiny", ("tiny",), 1e12, memory=1e5), "cuda", 1, "", 1)
     assert not compiled.outcome(jax.jit(lambda x, y: x @ y).lower(X, X), small, tmp_path)["fits"]

@@ -19,7 +19,7 @@ print(len(found), slice_.count, chips.of_kind(found[0].device_kind) is slice_.ch
 
 @pytest.mark.skipif(not compiler.available("tpu"), reason="libtpu is not installed: make check-accelerators")
 @pytest.mark.parametrize("type_", ["v4-32", "v5litepod-16", "2xv5litepod-16", "v5p-16", "v6e-64", "tpu7x-8"])
-def test_as_many_as_the_type_says_of_the_chip_that_is_meant(type_):
+def test_devices_match_the_slice_type(type_):
     # A process each: what the compiler is told of the type it keeps.
     said = subprocess.run(
         [sys.executable, "-c", _SAY.format(type=type_)], check=True, capture_output=True, text=True

@@ -42,7 +42,7 @@ SIZE = 64 * 128 * 4
 GATHER, REDUCE = Collective("all-gather", 2, 12, 12 * 0.5 * SIZE), Collective("all-reduce", 4, 1, 1.5 * SIZE)
 
 
-def test_collectives_count_as_often_as_their_loops_go_round():
+def test_collectives_count_loop_iterations():
     assert hlo.read(TPU)[0] == [GATHER, REDUCE]
 
 
@@ -54,13 +54,13 @@ def test_collectives_count_as_often_as_their_loops_go_round():
         ("ROOT %compare.21", "%compare.21", 1, True),  # or besides
     ],
 )
-def test_rounds_are_the_compilers_count_or_not_known(old, new, rounds, at_least):
+def test_loop_rounds_are_known_or_a_minimum(old, new, rounds, at_least):
     found = {one.kind: one for one in hlo.read(TPU.replace(old, new))[0]}
     assert found["all-gather"] == Collective("all-gather", 2, rounds, rounds * 0.5 * SIZE, at_least)
     assert found["all-reduce"] == REDUCE
 
 
-def test_the_largest_arrays_are_those_in_memory():
+def test_largest_arrays_are_in_memory():
     """Neither what a fusion has inside, nor tuples, nor what stays on the chip."""
     found = [(one.shape, one.bytes, one.source) for one in hlo.read(TPU)[1]]
     assert found[:2] == [
@@ -99,7 +99,8 @@ def test_groups_however_they_are_written(written, group):
         ("(f32[64,128]{1,0}, f32[64,128]{1,0}, u32[]{:S(2)}, u32[]{:S(2)})", "collective-permute-start", SIZE),
     ],
 )
-def test_bytes_sent_among_four_by_the_best_algorithm(shape, opcode, sent):
+def test_bytes_sent_by_each_collective(shape, opcode, sent):
+    """Counts what the best algorithm sends among four devices."""
     text = TPU.replace("f32[64,128]{1,0:T(8,128)} all-reduce(", f"{shape} {opcode}(")
     found = {one.kind: one for one in hlo.read(text)[0] if one != GATHER}
     kind = opcode.removesuffix("-start").removeprefix("ragged-")
@@ -138,6 +139,6 @@ def test_a_program_on_eight_devices():
     assert found["all-reduce"] == Collective("all-reduce", 8, 2, 2 * 2 * 7 / 8 * 4, at_least=True)
 
 
-def test_what_is_no_program_is_said_to_be_none():
+def test_text_without_program_is_refused():
     with pytest.raises(ValueError, match="no ENTRY computation"):
         hlo.read("hello")

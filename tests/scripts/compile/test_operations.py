@@ -20,7 +20,7 @@ def test_a_product():
     assert counted(lambda x, y: jnp.sin(x @ y), (8, 16), (16, 32)) == PRODUCT
 
 
-def test_a_gradient_takes_two_more_and_what_is_computed_again_one_more():
+def test_gradient_and_remat_add_products():
     def loss(x, y):
         return jnp.sin(jnp.sin(x @ y)).sum()
 
@@ -28,7 +28,7 @@ def test_a_gradient_takes_two_more_and_what_is_computed_again_one_more():
     assert counted(jax.grad(jax.checkpoint(loss), (0, 1)), (8, 16), (16, 32)) == 4 * PRODUCT
 
 
-def test_loops_count_as_often_as_they_go_round_and_once_where_their_data_decide():
+def test_loops_count_their_known_rounds():
     def scanned(x, ys):
         return jax.lax.scan(lambda x, y: (x @ y, None), x, ys)[0]
 
@@ -46,7 +46,7 @@ def test_the_longest_branch():
     assert counted(f, (8, 16), (16, 16)) == 2 * 2 * 8 * 16 * 16
 
 
-def test_what_each_device_does_for_itself_counts_for_all():
+def test_shard_map_counts_all_devices():
     mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=2 * (jax.sharding.AxisType.Auto,))
     rows = PartitionSpec(("a", "b"))
     f = jax.shard_map(lambda x, y: x @ y, mesh=mesh, in_specs=(rows, PartitionSpec()), out_specs=rows)

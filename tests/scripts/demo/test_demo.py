@@ -41,7 +41,7 @@ def run(metric, values):
         ([4.0, None, None], [14.0, 15.0, 16.0], True, "no clear difference. Noise: A against B (fewer than two seeds)"),
     ],
 )
-def test_a_verdict_follows_from_the_paired_interval(first, second, lower, said):
+def test_verdict_follows_paired_interval(first, second, lower, said):
     part = Part("x", "x", 1.0, "", "X", "m", lower, {"a": "A", "b": "B"}, [("a", "b")])
     runs = {"a": run("m", first), "b": run("m", second)}
     assert verdict(part, runs) == f"Take from it: {said}."
@@ -57,7 +57,7 @@ def test_the_runs_are_those_of_the_preset(part):
     assert all(name in part.labels for question in part.questions for name in question)
 
 
-def test_it_runs_with_the_packages_of_its_own():
+def test_demo_imports_only_its_packages():
     """None of those that only other lines of requirements.txt bring."""
     others = {"tensorflow_datasets", "array_record", "grain", "gcsfs", "clu", "importlib_resources", "pytest"}
     modules = [f"{part.package[: -len('suite')]}{name}" for part in PARTS for name in ("suite", "experiment", "report")]
@@ -72,7 +72,7 @@ print(len(sources.digits().train))
     assert (done.returncode, done.stdout) == (0, "1438\n"), done.stderr
 
 
-def test_its_packages_are_some_of_the_experiments():
+def test_demo_packages_are_in_requirements():
     some = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["demo"]
     names = re.findall(r"^[\w-]+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
     assert set(some) < set(names)
@@ -95,7 +95,7 @@ def demo(tmp_path, monkeypatch, capfd):
         signal.signal(number, handler)
 
 
-def test_runs_that_are_done_end_in_a_summary_and_a_page(demo, tmp_path):
+def test_done_runs_give_summary_and_page(demo, tmp_path):
     out = tmp_path / "out"
     for part in PARTS:
         (out / part.experiment / part.figure).parent.mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_runs_that_are_done_end_in_a_summary_and_a_page(demo, tmp_path):
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
 
 
-def test_a_suite_that_fails_ends_the_demo_with_its_status_its_last_lines_and_the_log(demo, tmp_path):
+def test_failed_suite_ends_the_demo(demo, tmp_path):
     does = "echo '[1/5] final-x  FAILED: no luck'; seq 20; echo 'error: 1 failed'; exit 3"
     status, _, errors = demo(does)
     assert status == 3
@@ -136,7 +136,7 @@ def test_a_suite_that_fails_ends_the_demo_with_its_status_its_last_lines_and_the
 
 
 @pytest.mark.usefixtures("signals_count")
-def test_a_signal_stops_the_suite_once_and_says_one_line(demo, tmp_path):
+def test_signal_stops_the_suite_once(demo, tmp_path):
     told = tmp_path / "told"
 
     def send():

@@ -31,14 +31,14 @@ TPU = ["--name=tpu", "--zone=us-east1-d", "--type=v5p-16", "--commit=HEAD"]
         ([*VMOE, *TPU, "--data=gs://bucket/tfds"], "--data=gs://bucket/tfds has no data set 'imagenet2012'"),
     ],
 )
-def test_what_cannot_be_trained_on_its_machine_is_one_line_before_any_command(cloud, launch, arguments, message):
+def test_untrainable_config_runs_no_command(cloud, launch, arguments, message):
     status, out, err = launch(*arguments, check=True)
     assert (status, out, cloud.calls) == (2, "", [])
     assert err.startswith(f"error: {message}")
     assert err.count("\n") == 1
 
 
-def test_a_dry_run_of_what_can_be_trained_prints_its_commands_alone(launch):
+def test_dry_run_prints_only_commands(launch):
     sweep = ["--workdir=runs/none", "--dry_run", "--sweep=config.seeds=range(2)", "--", "--config.mesh.data=2"]
     config = "--config=configs/cifar100_vit.py:small"
     status, out, err = launch("local", "cifar100_vit", config, *sweep, check=True)
@@ -47,7 +47,7 @@ def test_a_dry_run_of_what_can_be_trained_prints_its_commands_alone(launch):
     assert [command[-2:] for command in commands(out)] == overrides
 
 
-def test_what_fits_the_machine_is_launched_though_it_is_not_here(cloud, launch, bucket_server):
+def test_config_fitting_the_tpu_is_launched(cloud, launch, bucket_server):
     overrides = ["--config.mesh.expert=4", "--config.mesh.fsdp=2"]  # of the eight devices of two hosts
     bucket_server.store("bucket/tfds/imagenet2012/5.1.0/features.json", b"{}", None)
     assert launch(*VMOE, *TPU, "--data=gs://bucket/tfds", "--", *overrides, check=True)[0] == 0
@@ -57,7 +57,7 @@ def test_what_fits_the_machine_is_launched_though_it_is_not_here(cloud, launch, 
 
 
 @pytest.mark.parametrize("status", [0, 2, 3])  # it fits; it cannot be compiled; it does not fit
-def test_what_the_compiler_refuses_is_refused_before_a_tpu_is_asked_for(cloud, launch, tmp_path, monkeypatch, status):
+def test_compiler_refusal_prevents_launch(cloud, launch, tmp_path, monkeypatch, status):
     program = tmp_path / "python"
     program.write_text(f'#!/bin/sh\necho "$@"\nexit {status}\n')
     program.chmod(0o755)

@@ -29,7 +29,7 @@ def code_of(commit, config):
     return code.Code.of(SimpleNamespace(commit=commit, config=config, prepare=None))
 
 
-def test_a_commit_is_packed_without_results_and_tests(repository, monkeypatch):
+def test_pack_omits_results_and_tests(repository, monkeypatch):
     packed = code_of(None, "configs/a.py:variant")
     packed.pack(Console())
     with tarfile.open(packed.archive) as archive:

@@ -59,7 +59,7 @@ def test_a_bucket_out_of_reach_is_one_line(launch, monkeypatch):
     assert "--workdir=gs://bucket/r" in err
 
 
-def test_make_hands_on_overrides_as_they_are_given(tmp_path):
+def test_make_passes_overrides_verbatim(tmp_path):
     python = tmp_path / "python"
     python.write_text("#!/usr/bin/env bash\nprintf '%s\\0' \"$@\"\n")
     python.chmod(0o755)
@@ -69,7 +69,14 @@ def test_make_hands_on_overrides_as_they_are_given(tmp_path):
     command = ["make", "--silent", "launch", *variables]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split("\0")[:-1] == [
-        *("-m", "scripts.launch", "tpu-vm", "cifar100_vit", "--config=configs/cifar100_vit.py"),
-        *("--workdir=elsewhere/launch/cifar100_vit", f"--overrides={overrides}"),
-        *("--sweep", "config.p=1,2", "--name=a"),
+        "-m",
+        "scripts.launch",
+        "tpu-vm",
+        "cifar100_vit",
+        "--config=configs/cifar100_vit.py",
+        "--workdir=elsewhere/launch/cifar100_vit",
+        f"--overrides={overrides}",
+        "--sweep",
+        "config.p=1,2",
+        "--name=a",
     ]

@@ -14,7 +14,7 @@ def local(workdir, *options):
     return ["local", "mnist_pruning", "--config=configs/mnist_pruning.py:dense", f"--workdir={workdir}", *options]
 
 
-def test_a_run_is_trained_to_its_end_and_is_done(tmp_path, launch):
+def test_run_trains_until_done(tmp_path, launch):
     digits = ["--config.dataset=digits", "--config.seeds=(0,)", "--config.epochs=2", "--config.checkpoint_every=2"]
     digits += ["--config.hidden=()", "--config.prune_layers=(1,)"]  # to compile takes as long as the layers are many
     arguments = [*local(tmp_path / "run", "--devices=1"), "--", *digits]
@@ -26,7 +26,7 @@ def test_a_run_is_trained_to_its_end_and_is_done(tmp_path, launch):
     assert "mnist_pruning: was done" in launch(*arguments)[1]
 
 
-def test_a_dry_run_prints_every_process_and_leaves_nothing(tmp_path, launch):
+def test_dry_run_prints_every_process(tmp_path, launch):
     sweep = "--sweep=config.optimizer.learning_rate=0.1,0.05"
     status, out, _ = launch(*local(tmp_path / "no", sweep, "--dry_run", "--processes=2", "--devices=4"))
     assert status == 0

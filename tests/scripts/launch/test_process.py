@@ -40,7 +40,7 @@ def test_answers_and_statuses_are_passed_on(tmp_path):
         console.ask(["nonesuch"])
 
 
-def test_the_first_program_to_fail_is_named_with_its_error_in_this_attempt(tmp_path):
+def test_first_failed_program_is_named(tmp_path):
     (tmp_path / "bad.log").write_text("Error: of an earlier attempt\n")
     waits = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'ended')!r}): time.sleep(0.1)\ntime.sleep(1)"
     end = f"print('a\\nb'); open({str(tmp_path / 'ended')!r}, 'w'); raise SystemExit(7)"
@@ -55,13 +55,13 @@ def test_the_first_program_to_fail_is_named_with_its_error_in_this_attempt(tmp_p
     ("said", "again"),
     [("[0] error: config.p=7", False), ("error: --config=a.py", False), ("sh: 1: cannot open it", True)],
 )
-def test_of_status_2_only_a_mistake_that_is_named_is_final(tmp_path, said, again):
+def test_only_named_mistakes_are_final(tmp_path, said, again):
     with pytest.raises(Failed) as failed:
         Console().run({"a": python(f"print({said!r}); raise SystemExit(2)")}, tmp_path)
     assert (failed.value.status, failed.value.again) == (2, again)
 
 
-def test_a_tool_that_ends_with_status_2_may_be_tried_again():
+def test_tool_status_2_may_be_retried():
     for said, again in (
         ("error: Failed to fetch: no network", True),
         ("gcloud: error: unrecognized arguments: --a", False),
@@ -71,7 +71,7 @@ def test_a_tool_that_ends_with_status_2_may_be_tried_again():
         assert failed.value.again is again
 
 
-def test_what_runs_is_asked_to_end_and_nothing_is_started_any_more(tmp_path):
+def test_stop_ends_programs_and_starts_none(tmp_path):
     console, halted = Console(), []
     threading.Timer(0.5, console.stopping.set).start()
     began = time.monotonic()

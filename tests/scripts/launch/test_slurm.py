@@ -19,7 +19,7 @@ def slurm(tmp_path, *options):
     return ["slurm", "mnist_pruning", f"--workdir={tmp_path}/50%done", *options, "--", *OVERRIDES]
 
 
-def test_a_job_gets_the_arguments_and_its_log_is_told(cloud, launch, tmp_path):
+def test_job_gets_its_arguments_and_log(cloud, launch, tmp_path):
     options = ["--nodes=2", "--gpus_per_node=8", "--sbatch_flag=--partition=a b"]
     _, printed, _ = launch(*slurm(tmp_path, *options, "--dry_run"))
     assert list(tmp_path.iterdir()) == []
@@ -33,7 +33,7 @@ def test_a_job_gets_the_arguments_and_its_log_is_told(cloud, launch, tmp_path):
     assert f"logs: {tmp_path}/50%done/logs\n" in out
 
 
-def test_a_job_that_fails_or_is_refused_is_submitted_again_and_a_mistake_is_not(cloud, launch, tmp_path):
+def test_failures_retry_but_mistakes_do_not(cloud, launch, tmp_path):
     cloud.plans["sbatch"] = ["sbatch: error: Batch job submission failed: QOSMaxSubmitJobPerUserLimit"]
     cloud.plans["train"] = [(1, 1, "0: ValueError: a reason"), (2, 2, "0: error: config.p=9 is not allowed")]
     status, out, _ = launch(*slurm(tmp_path))
@@ -45,7 +45,8 @@ def test_a_job_that_fails_or_is_refused_is_submitted_again_and_a_mistake_is_not(
 
 
 @pytest.mark.parametrize("when", ["running", "pausing"])
-def test_ctrl_c_leaves_a_job_that_runs_and_submits_no_other(cloud, launch, tmp_path, when):
+def test_ctrl_c_submits_no_more_jobs(cloud, launch, tmp_path, when):
+    """Leaves alone a job that was submitted."""
     event, outcome = ("sbatch", "sbatch: error: QOSMaxSubmitJobPerUserLimit") if when == "pausing" else ("train", HANG)
     cloud.plans[event] = [outcome]
 
@@ -63,7 +64,7 @@ def test_ctrl_c_leaves_a_job_that_runs_and_submits_no_other(cloud, launch, tmp_p
     assert re.search(r"mnist_pruning +" + ("to do +job: .*QOSMax" if when == "pausing" else "submitted"), out)
 
 
-def test_tasks_have_the_processors_that_sbatch_was_asked_for(tmp_path):
+def test_srun_gets_the_cpus_of_sbatch(tmp_path):
     (tmp_path / "srun").write_text('#!/usr/bin/env bash\necho "$SRUN_CPUS_PER_TASK"\n')
     (tmp_path / "srun").chmod(0o755)
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "7"}

@@ -24,7 +24,7 @@ def training(tmp_path):
     return Training("", "mnist_pruning", "configs/mnist_pruning.py", str(tmp_path))
 
 
-def test_a_run_is_done_by_its_summary_and_files_that_are_damaged_are_named(training, tmp_path):
+def test_summary_decides_if_a_run_is_done(training, tmp_path):
     assert state.read(training).word == state.DONE
     for name in ("config.json", "metrics.jsonl"):
         content = (tmp_path / name).read_text()
@@ -54,7 +54,7 @@ def test_a_run_is_done_by_its_summary_and_files_that_are_damaged_are_named(train
     ],
     ids=["another lives", "elsewhere", "gone", "submitted", "this one"],
 )
-def test_a_launcher_that_lives_holds_its_run_and_a_job_goes_on(training, tmp_path, host, pid, recorded, held, word):
+def test_living_launcher_holds_its_run(training, tmp_path, host, pid, recorded, held, word):
     (tmp_path / "summary.json").unlink()
     record = {"state": recorded, "reason": "no quota", "host": host, "pid": pid}
     (tmp_path / "launch.json").write_text(json.dumps(record))

@@ -8,7 +8,7 @@ from experiments.core.errors import UsageError
 from scripts.launch.sweep import points
 
 
-def test_the_product_of_values_with_brackets_and_ranges():
+def test_points_are_product_of_values():
     assert points([]) == [("", ())]
     found = points(["config.lam.start=1e-4, 1e-3", "config.seeds=(0, 1),[2,3],a", "config.steps=range(2, 8, 3)"])
     assert len(found) == len(dict(found)) == 2 * 3 * 2
@@ -20,7 +20,7 @@ def test_the_product_of_values_with_brackets_and_ranges():
     assert found[-1][1][2] == "--config.steps=5"
 
 
-def test_values_that_look_alike_have_names_of_their_own():
+def test_similar_values_have_unique_names():
     names = [name for name, _ in points(["config.note=a b,a/b,a_b,(),[]"])]
     assert len(set(names)) == 5
     assert names[2] == "note=a_b"

@@ -47,14 +47,20 @@ def test_a_dry_run_prints_what_a_run_does(cloud, launch, platform, kind):
     (trained,) = trainings(cloud)
     words = shlex.split(flag(trained, "command"))
     assert words[words.index("env") :] == [
-        *("env", "NAME=a b", ".venv/bin/python", "-m", "experiments.mnist_pruning"),
-        *("--config=configs/mnist_pruning.py", f"--workdir={WORKDIR}", *OVERRIDES),
+        "env",
+        "NAME=a b",
+        ".venv/bin/python",
+        "-m",
+        "experiments.mnist_pruning",
+        "--config=configs/mnist_pruning.py",
+        f"--workdir={WORKDIR}",
+        *OVERRIDES,
     ]
     assert re.search(r"mnist_pruning +done +epoch 4/4", out)
     assert cloud.things == {}
 
 
-def test_capacity_and_the_network_are_waited_for_and_a_lack_of_rights_is_not(cloud, launch):
+def test_only_transient_errors_are_retried(cloud, launch):
     cloud.plans["describe"] = ["ERROR: gcloud crashed (ConnectionError): ('Connection aborted.')"]
     cloud.plans["create"] = ["ERROR: (gcloud.create) RESOURCE_EXHAUSTED: There is no more capacity in the zone"]
     status, out, _ = launch(*arguments())
@@ -70,7 +76,7 @@ def test_capacity_and_the_network_are_waited_for_and_a_lack_of_rights_is_not(clo
 
 
 @pytest.mark.parametrize("platform", ["queued-resource", "tpu-vm"])
-def test_a_preempted_tpu_is_created_again_where_that_is_allowed(cloud, launch, platform):
+def test_preempted_tpu_is_created_again(cloud, launch, platform):
     cloud.plans["preempt"] = [False, True]  # the second run, on a TPU that was all right for the first
     assert launch(*arguments("--delete", "--sweep=config.p=2,1.5", platform=platform))[0] == 0
     assert len(cloud.called("create")) == len(cloud.called("delete")) == 2
@@ -82,7 +88,7 @@ def test_a_preempted_tpu_is_created_again_where_that_is_allowed(cloud, launch, p
     assert len(cloud.called("delete")) == 2
 
 
-def test_a_stopped_tpu_is_neither_waited_for_nor_deleted(cloud, launch):
+def test_stopped_tpu_is_left_alone(cloud, launch):
     cloud.things["tpu"] = {"state": "STOPPED", "acceleratorType": "v6e-8"}
     status, out, _ = launch(*arguments("--delete", platform="tpu-vm"))
     assert status == 2
@@ -93,7 +99,7 @@ def test_a_stopped_tpu_is_neither_waited_for_nor_deleted(cloud, launch):
 @pytest.mark.parametrize(
     ("message", "asked"), [("Quota limit 'TPUS' is exceeded", 2), ("INVALID_ARGUMENT: no such network", 1)]
 )
-def test_what_is_not_granted_is_asked_for_again_where_that_may_help(cloud, launch, message, asked):
+def test_only_quota_refusals_are_retried(cloud, launch, message, asked):
     cloud.plans["create"] = [{"state": "FAILED", "failedData": {"error": {"message": message}}}] * 2
     status, out, _ = launch(*arguments("--delete", "--retries=1"))
     assert status == 1
@@ -101,7 +107,7 @@ def test_what_is_not_granted_is_asked_for_again_where_that_may_help(cloud, launc
     assert len(cloud.called("create")) == len(cloud.called("delete")) == asked
 
 
-def test_a_tpu_of_another_type_fails_one_run_and_the_others_go_on(cloud, launch):
+def test_wrong_tpu_type_fails_only_one_run(cloud, launch):
     cloud.things["tpu-1"] = another = tpu_of("v5litepod-8")
     status, out, _ = launch(*arguments("--delete", "--jobs=2", "--sweep=config.p=2,1.5,1.25"))
     assert status == 2
@@ -110,7 +116,7 @@ def test_a_tpu_of_another_type_fails_one_run_and_the_others_go_on(cloud, launch)
     assert cloud.things == {"tpu-1": another}
 
 
-def test_runs_of_a_sweep_have_a_tpu_each_and_what_is_done_is_not_trained_again(cloud, launch):
+def test_sweep_has_a_tpu_for_each_run(cloud, launch):
     sweep = ["--sweep=config.p=2,1.5", "--sweep=config.lam.start=1e-3", "--jobs=2"]
     assert launch(*arguments(*sweep))[0] == 0
     assert {call[5] for call in cloud.called("create")} == {"tpu-0", "tpu-1"}
@@ -125,7 +131,7 @@ def test_runs_of_a_sweep_have_a_tpu_each_and_what_is_done_is_not_trained_again(c
     assert "gcloud compute tpus queued-resources delete tpu-1 --force --quiet --zone=us-east1-d" in out
 
 
-def test_a_mistake_is_not_repeated_and_its_status_log_and_line_are_told(cloud, launch, tmp_path):
+def test_mistake_is_reported_not_retried(cloud, launch, tmp_path):
     cloud.plans["train"] = [(0, 2, "error: config.p=7 is not allowed")]
     status, out, _ = launch(*arguments())
     (log,) = tmp_path.glob("logs/a-*/tpu.log")
@@ -135,7 +141,8 @@ def test_a_mistake_is_not_repeated_and_its_status_log_and_line_are_told(cloud, l
     assert log.read_text() == "error: config.p=7 is not allowed\n"
 
 
-def test_progress_gives_a_run_its_attempts_back_and_an_early_end_is_no_end(cloud, launch):
+def test_progress_restores_retry_attempts(cloud, launch):
+    """Treats an end before the last epoch as a failure."""
     cloud.plans["train"] = [(1, 1, "ValueError: again"), (2, 1, "ValueError: again"), (2, 0, "stopped by SIGTERM")]
     status, out, _ = launch(*arguments("--retries=1"))
     assert status == 1
@@ -148,7 +155,7 @@ def test_progress_gives_a_run_its_attempts_back_and_an_early_end_is_no_end(cloud
     assert "mnist_pruning  done   epoch 4/4" in out
 
 
-def test_a_bucket_that_cannot_be_reached_ends_one_attempt_and_no_other_run(cloud, launch, monkeypatch):
+def test_training_errors_fail_only_their_run(cloud, launch, monkeypatch):
     def train(name):
         raise ConnectionError("the bucket is gone") if name == "p=2" else KeyError(name)
 
@@ -159,7 +166,7 @@ def test_a_bucket_that_cannot_be_reached_ends_one_attempt_and_no_other_run(cloud
     assert "p=1.5: FAILED: KeyError: 'p=1.5'" in out
 
 
-def test_at_the_end_all_that_is_left_is_deleted_or_named_and_nobody_elses(cloud, launch, bucket_server):
+def test_leftover_tpus_are_deleted_or_named(cloud, launch, bucket_server):
     bucket_server.store("bucket/runs/a/summary.json", b'{"state": "done"}', None)
     cloud.things |= {"tpu-0": tpu_of("v5litepod-8"), "tpu-1": tpu_of(), "tpu-2": tpu_of()}
     cloud.plans["delete"] = ["ERROR: (gcloud.delete) PERMISSION_DENIED: tpu.nodes.delete"]
@@ -176,7 +183,7 @@ def test_at_the_end_all_that_is_left_is_deleted_or_named_and_nobody_elses(cloud,
     assert "paid for" not in out
 
 
-def test_a_run_that_another_launcher_trains_is_refused_until_its_record_is_removed(cloud, launch, bucket_server):
+def test_run_of_another_launcher_is_refused(cloud, launch, bucket_server):
     with subprocess.Popen(["sleep", "600"]) as other:
         for host in (platform.node(), "elsewhere"):
             record = {"state": "running", "host": host, "pid": other.pid}
@@ -192,7 +199,7 @@ def test_a_run_that_another_launcher_trains_is_refused_until_its_record_is_remov
     assert launch(*arguments())[0] == 0
 
 
-def test_a_signal_lets_the_workers_save_and_names_the_tpu_that_stays(cloud, launch, bucket_server):
+def test_signal_lets_workers_save_and_stop(cloud, launch, bucket_server):
     cloud.things |= {"tpu-0": tpu_of(), "tpu-1": tpu_of()}
     bucket_server.store("bucket/runs/a/p=1.5/summary.json", b'{"state": "done"}', None)
     cloud.plans["train"] = [HANG]

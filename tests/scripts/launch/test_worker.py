@@ -54,7 +54,7 @@ def test_lines_and_status_are_passed_on(worker, end, status):
 
 
 @pytest.mark.parametrize("command", [["echo", "mine"], []])
-def test_what_runs_saves_and_ends_before_what_comes_next(worker, tmp_path, command):
+def test_running_command_saves_before_next(worker, tmp_path, command):
     with worker(*python(TRAIN)) as first:
         assert first.stdout.readline() == "[3] step\n"
         second = worker(*command)
@@ -66,7 +66,7 @@ def test_what_runs_saves_and_ends_before_what_comes_next(worker, tmp_path, comma
     assert first.returncode == 0
 
 
-def test_when_nobody_takes_its_lines_any_more_a_run_saves(worker, tmp_path):
+def test_run_saves_when_output_is_closed(worker, tmp_path):
     with worker(*python(TRAIN)) as process:
         process.stdout.readline()
         process.stdout.close()
@@ -74,7 +74,7 @@ def test_when_nobody_takes_its_lines_any_more_a_run_saves(worker, tmp_path):
     assert (tmp_path / "code" / "saved").exists()
 
 
-def test_what_a_connection_that_was_killed_has_left_is_found(worker, tmp_path):
+def test_orphaned_command_is_ended(worker, tmp_path):
     process = worker(*python("import time; time.sleep(600)"))
     record, deadline = tmp_path / "sparse-topk" / "pid", time.monotonic() + 600
     while not (record.exists() and record.read_text().strip()) and time.monotonic() < deadline:

@@ -19,7 +19,8 @@ COMPUTED = [claim for claim in CLAIMS if claim.find.__module__ == operators.__na
         ("cpu", 384, 1.03, ("not possible here", "does not hold")),
     ],
 )
-def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path, platform, size, extra, expected):
+def test_loss_claims_depend_on_hardware(tmp_path, platform, size, extra, expected):
+    """Judges the claim as stated only on an accelerator at the paper's size."""
     losses = {f"top-3, p = {p}": {"one_plus_extra_over_step": extra} for p in ("2", "4/3")}
     write_bench(tmp_path, "losses", platform, settings={"variant": "B/16", "size": size}, losses=losses)
     assert answers(benchmarks.losses(tmp_path)) == expected
@@ -29,7 +30,8 @@ def test_times_of_losses_are_held_to_the_papers_on_its_kind_of_hardware(tmp_path
     ("platform", "papers", "expected", "most"),
     [("cpu", 1.1, ("not possible here", "does not hold"), 1.01), ("tpu", 1.6, ("holds", None), 1.6)],
 )
-def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_path, platform, papers, expected, most):
+def test_router_claims_depend_on_hardware(tmp_path, platform, papers, expected, most):
+    """Compares whole steps on accelerators and routers alone on CPUs."""
     routers = {
         name: {"ratio_of_steps": ratio, "one_plus_extra_over_step": 1 + (ratio - 1) / 10}
         for name, ratio in {"relaxed, logits": 1.01, "Dykstra, 10 iterations": papers}.items()
@@ -40,7 +42,7 @@ def test_times_of_routers_are_those_of_steps_or_on_cpus_of_routers_alone(tmp_pat
     assert (finding.as_stated if platform == "tpu" else finding.tuned).told.endswith(f"{most:.3f} times as long")
 
 
-def test_the_command_prints_a_line_a_claim_or_says_that_there_is_no_directory(tmp_path, monkeypatch, capsys):
+def test_command_prints_a_line_per_claim(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(claims, "CLAIMS", tuple(claim for claim in CLAIMS if claim not in COMPUTED))
     assert making.on_directory("report", "", report.make, [str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("| not measured |") == len(claims.CLAIMS)

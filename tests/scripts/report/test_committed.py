@@ -40,7 +40,7 @@ def findings():
     return [claim.find(RESULTS) for claim in CLAIMS]
 
 
-def test_answers_and_blocks_are_those_that_the_results_give(findings):
+def test_readme_blocks_match_the_results(findings):
     """Where this fails, `make report` writes them again."""
     answers = readme.claims_table(CLAIMS, findings)
     made = readme.blocks(RESULTS) | {"claims": answers}
@@ -64,7 +64,7 @@ def loaded(name):
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(name):
+def test_committed_runs_match_their_suite(name):
     """Hence every method has the candidates, the length and the seeds that the committed comparisons gave it."""
     experiment, preset = PRESETS[name]
     suite = find(f"experiments.{experiment}.suite")
@@ -78,14 +78,14 @@ def test_the_runs_are_those_of_the_suite_and_final_ones_have_what_was_chosen(nam
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_table_and_the_figures_are_those_of_their_runs(name):
+def test_tables_and_figures_match_their_runs(name):
     report, runs = loaded(name)
     assert "\n".join(report.tables(runs, making.chosen(RESULTS / name))) == TABLES[name]
     assert report.figures(runs).keys() == {path.stem for path in (RESULTS / name).glob("figures/*.png")}
 
 
 @pytest.mark.parametrize("name", ["", *(name for name in TABLES if name != "relaxations")])  # a finished study
-def test_intervals_in_the_text_come_from_the_results(name, findings):
+def test_text_intervals_come_from_results(name, findings):
     """In text, signs are words."""
     answers = [claim for claim in zip(CLAIMS, findings, strict=True) if claim[0].page == f"results/{name}"]
     blocks = importlib.import_module("experiments.vmoe.report").blocks(RESULTS) if name == "vmoe_tokens" else {}
@@ -106,7 +106,7 @@ def test_links_lead_somewhere(path):
             assert part in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles], part
 
 
-def test_records_name_no_place_of_the_machine_that_they_come_from():
+def test_records_hold_no_absolute_paths():
     place = re.compile(r'"(?:--\w+=)?(?:/\w+/|[A-Z]:\\)[^"]*"')
     found = {str(path.relative_to(ROOT)): place.search(path.read_text()) for path in RESULTS.rglob("*.json")}
     assert not {path: match[0] for path, match in found.items() if match}

@@ -6,7 +6,7 @@ from experiments.core.errors import UsageError
 from scripts.report import readme
 
 
-def test_blocks_are_written_between_their_marks_alone_and_one_that_nobody_makes_is_named(tmp_path):
+def test_blocks_are_written_between_marks(tmp_path):
     text = "before\n<!-- speed: by hand -->\n| old |\n<!-- end of speed -->\nafter\n"
     pages = [tmp_path / place / "README.md" for place in ("", "ops", "results/mnist")]
     for page in pages:

@@ -26,13 +26,13 @@ def batch():
     return np.random.default_rng(0).integers(1, 256, (64, 32, 32, 3), np.uint8)
 
 
-def test_normalise_maps_the_range_of_bytes_to_minus_one_to_one():
+def test_normalise_gives_minus_one_to_one():
     values = augment.normalise(jnp.arange(256, dtype=jnp.uint8))
     assert values.dtype == jnp.float32
     np.testing.assert_allclose(values, np.arange(256) / 255 * 2 - 1, atol=2e-7)
 
 
-def test_crop_flip_shifts_and_flips_half_the_time(batch):
+def test_crop_flip_covers_shifts_and_flips(batch):
     many = np.broadcast_to(batch[0], (2000, *batch[0].shape))
     results = jax.jit(augment.crop_flip, static_argnums=2)(jax.random.key(0), many, 32)
     crops = crops_of(batch[0])
@@ -43,7 +43,7 @@ def test_crop_flip_shifts_and_flips_half_the_time(batch):
 
 
 @pytest.mark.parametrize("name", augment.TRAIN)
-def test_results_do_not_depend_on_the_devices(batch, name):
+def test_results_do_not_depend_on_devices(batch, name):
     train = jax.jit(augment.TRAIN[name], static_argnums=2)
     whole = train(jax.random.key(0), batch, 32)
     assert whole.dtype == jnp.float32
@@ -57,7 +57,7 @@ def test_results_do_not_depend_on_the_devices(batch, name):
 
 
 @pytest.mark.parametrize("size", [20, 48])
-def test_evaluation_is_the_hosts_before_rounding(batch, size):
+def test_resize_matches_the_host(batch, size):
     levels = (np.asarray(augment.resize(jnp.asarray(batch[:4, :, :28]), size)) + 1) * 127.5
     host = np.stack([images.EVALUATION["none"](image, size) for image in batch[:4, :, :28]])
     np.testing.assert_allclose(levels, host, atol=1.1)
@@ -78,7 +78,7 @@ def test_boxes_are_distributed_as_the_hosts():
 
 
 @pytest.mark.parametrize("size", [12, 48])
-def test_an_inception_crop_is_the_hosts_of_the_same_box(batch, size, monkeypatch):
+def test_inception_crop_matches_the_host(batch, size, monkeypatch):
     box = (3, 5, 20, 17)
     monkeypatch.setattr(augment, "inception_box", lambda key, height, width: tuple(map(jnp.float32, box)))
     levels = (np.asarray(augment.inception(jax.random.key(0), jnp.asarray(batch[:8]), size)) + 1) * 127.5

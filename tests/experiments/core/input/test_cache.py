@@ -43,7 +43,7 @@ def made(source, tmp_path):
     return make, file
 
 
-def test_arrays_are_made_once_unless_files_or_versions_change(source):
+def test_arrays_are_made_once_until_a_change(source):
     make = Maker()
     for version, content, calls in (("1.0", "one", 1), ("1.0", "one", 1), ("1.1", "one", 2), ("1.0", "another", 3)):
         if source.read_text() != content:
@@ -53,7 +53,7 @@ def test_arrays_are_made_once_unless_files_or_versions_change(source):
         assert make.calls == calls
 
 
-def test_other_contents_of_one_size_and_time_are_made_again(source, made):
+def test_cache_does_not_trust_file_times(source, made):
     make, _ = made
     times = source.stat()
     source.write_text("two")
@@ -62,7 +62,7 @@ def test_other_contents_of_one_size_and_time_are_made_again(source, made):
     assert make.calls == 2
 
 
-def test_of_several_at_once_one_makes_them_and_the_others_read(source):
+def test_concurrent_loads_make_arrays_once(source):
     began, go_on = threading.Event(), threading.Event()
 
     class SlowMaker(Maker):
@@ -82,7 +82,7 @@ def test_of_several_at_once_one_makes_them_and_the_others_read(source):
     assert make.calls == 1
 
 
-def test_whatever_byte_is_flipped_or_missing_it_is_noticed_and_made_again(source, made, capsys):
+def test_damaged_cache_is_made_again(source, made, capsys):
     make, file = made
     content = file.read_bytes()
     for place in range(len(content)):

@@ -76,7 +76,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_images_and_the_chosen_label_are_those_that_were_written(directory, monkeypatch, label):
+def test_stored_images_and_labels_are_read(directory, monkeypatch, label):
     assert min(EXAMPLES["train"][1]) == 0  # an image without any of several labels is among them
     for largest in (2**32, 2**32, 40 * 28 * 28 - 1):  # decoded, from the cache, left on disk
         monkeypatch.setattr(sources, "_LARGEST", largest)
@@ -91,7 +91,7 @@ def test_images_and_the_chosen_label_are_those_that_were_written(directory, monk
             np.testing.assert_array_equal(found, LABELS[label](labels))
 
 
-def test_of_imagenet21k_the_first_images_of_its_only_split_test(directory, monkeypatch):
+def test_imagenet21k_tests_on_first_images(directory, monkeypatch):
     monkeypatch.setitem(sources._HELD_OUT, "imagenet21k", 12)
     source = read(directory, "imagenet21k", label="labels")
     assert (len(source.train), len(source.test), source.num_classes) == (18, 12, 10)
@@ -109,7 +109,7 @@ def stored_again(path, **changes):
 
 
 @pytest.mark.parametrize("largest", [2**32, 0])
-def test_a_fingerprint_is_of_the_records_alone(directory, tmp_path, monkeypatch, largest):
+def test_fingerprint_is_of_records_alone(directory, tmp_path, monkeypatch, largest):
     monkeypatch.setattr(sources, "_LARGEST", largest)
     first = read(directory, "scribbles").fingerprint
     assert first.startswith(f"scribbles/{tiny_tfds.VERSION} ")
@@ -119,7 +119,7 @@ def test_a_fingerprint_is_of_the_records_alone(directory, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("largest", [2**32, 0])
-def test_a_set_in_the_order_of_its_classes_is_shuffled(tmp_path, monkeypatch, largest):
+def test_class_ordered_set_is_shuffled(tmp_path, monkeypatch, largest):
     monkeypatch.setattr(sources, "_LARGEST", largest)
     images, labels = RNG.integers(0, 256, (120, 4, 4), np.uint8), np.repeat(np.arange(6), 20)
     images[:, 0, 0] = labels
@@ -131,7 +131,7 @@ def test_a_set_in_the_order_of_its_classes_is_shuffled(tmp_path, monkeypatch, la
     assert all(example["image"][0, 0, 0] == example["label"] for example in first)
 
 
-def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_again(monkeypatch):
+def test_finished_download_is_not_repeated(monkeypatch):
     import tensorflow_datasets as tfds
 
     # Before and after the lock was waited for; neither can download.
@@ -141,7 +141,7 @@ def test_what_another_process_has_downloaded_in_the_meantime_is_not_downloaded_a
     assert builders == []
 
 
-def test_without_tensorflow_nothing_is_downloaded(tmp_path, monkeypatch):
+def test_download_needs_tensorflow(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "tensorflow" else find(name, *rest)
@@ -150,7 +150,7 @@ def test_without_tensorflow_nothing_is_downloaded(tmp_path, monkeypatch):
         sources.from_tfds("kmnist", str(tmp_path), download=True)
 
 
-def test_without_a_network_a_download_ends_soon(tmp_path, monkeypatch):
+def test_download_without_network_ends_soon(tmp_path, monkeypatch):
     def unknown(*_, **__):
         raise socket.gaierror("no network")
 
@@ -169,7 +169,7 @@ def test_a_bucket_is_no_folder_of_data(monkeypatch):
         sources.from_tfds("mnist", None, download=False)
 
 
-def test_several_labels_pass_through_the_pipeline(directory):
+def test_several_labels_pass_the_pipeline(directory):
     config = small_config(dataset="scribbles", data_dir=str(directory))
     config.label, config.feed, config.eval_batch_size, config.batch_size = "labels", "stream", 8, 15
     config.input = {"recipe": "none", "size": 28, "augment_on": "host", "workers": 0, "prefetch": 1}
@@ -185,7 +185,7 @@ def test_several_labels_pass_through_the_pipeline(directory):
     evaluation.close()
 
 
-def test_classes_that_are_not_known_are_left_out():
+def test_unknown_classes_are_left_out():
     label = Label("labels", 4, several=True)
     np.testing.assert_array_equal(label.encode([-1, 2]), [0, 0, 1, 0])
     np.testing.assert_array_equal(label.encode([]), [0, 0, 0, 0])
@@ -193,7 +193,7 @@ def test_classes_that_are_not_known_are_left_out():
         label.encode([4])
 
 
-def test_splits_and_labels_that_are_missing_or_no_use_are_named(directory, tmp_path):
+def test_missing_splits_and_labels_are_named(directory, tmp_path):
     with pytest.raises(UsageError, match=r"^config\.dataset='untested' .* splits train and test; it has train$"):
         read(directory, "untested")
     with pytest.raises(UsageError, match=r"^config\.label='colour' .* one of .*coarse_label"):
@@ -208,7 +208,7 @@ def test_splits_and_labels_that_are_missing_or_no_use_are_named(directory, tmp_p
         train.run(RECIPE, config, tmp_path / "run")
 
 
-def test_images_of_several_sizes_stay_on_disk(directory):
+def test_varied_image_sizes_stay_on_disk(directory):
     config = small_config(dataset="photos", split="validation", validation_size=2)
     config.data_dir = str(directory)
     with pytest.raises(UsageError, match=r"images of photos .* config\.input\.augment_on must be 'host'"):
@@ -223,7 +223,7 @@ def test_images_of_several_sizes_stay_on_disk(directory):
     assert loaded.evaluation_stream.open(0, np.arange(2)).batch(0)["label"].tolist() == [3, 4]
 
 
-def test_examples_on_disk_are_decoded_to_rgb_in_any_process(directory):
+def test_examples_on_disk_decode_to_rgb(directory):
     part = read(directory, "photos").train.part(1, 4)
     for examples in (part, pickle.loads(pickle.dumps(part))):
         np.testing.assert_array_equal(examples[0]["image"], PHOTOS[1])
@@ -233,7 +233,7 @@ def test_examples_on_disk_are_decoded_to_rgb_in_any_process(directory):
         part[3]
 
 
-def test_threads_that_begin_together_open_the_files_once(directory, monkeypatch):
+def test_threads_open_the_files_once(directory, monkeypatch):
     import tensorflow_datasets as tfds
 
     examples = read(directory, "photos").train
@@ -262,7 +262,7 @@ def test_a_missing_data_set_is_one_line(tmp_path):
         read(tmp_path, "kmnist")
 
 
-def test_a_split_tests_on_the_test_images_or_on_the_last_of_training():
+def test_validation_is_the_last_of_training():
     digits = sources.digits()
     loaded = data.load(small_config())
     assert (loaded.num_train, len(loaded.evaluation["label"]), loaded.prefix) == (1438, 359, "test")

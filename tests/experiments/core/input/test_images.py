@@ -36,7 +36,7 @@ def test_resize_is_bilinear_with_antialias(photo, height, width, channels):
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_evaluation_is_a_plain_resize_or_the_middle_of_one_that_keeps_the_aspect(photo, channels):
+def test_evaluation_resizes_or_crops_centre(photo, channels):
     image = photo[..., :channels]
     whole, middle = _resized(image, 48, 48), _resized(image, 56, 84)[4:52, 18:66]
     for name, evaluation in images.EVALUATION.items():
@@ -46,7 +46,7 @@ def test_evaluation_is_a_plain_resize_or_the_middle_of_one_that_keeps_the_aspect
     assert images.resize_small(photo, 384).shape[0] == 448
 
 
-def test_inception_boxes_keep_the_limits_and_are_distributed_as_tensorflows():
+def test_inception_boxes_match_tensorflow():
     rng = np.random.default_rng(1)
     boxes = np.array([images.inception_box(rng, 300, 400) for _ in range(4000)])
     top, left, height, width = boxes.T

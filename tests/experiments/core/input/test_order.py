@@ -5,7 +5,7 @@ import numpy as np
 from experiments.core.input.stream import batch_indices, epoch_indices
 
 
-def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():
+def test_epoch_takes_examples_at_most_once():
     indices = epoch_indices(seed=3, epoch=1, num_examples=1003, batch_size=100)
     assert indices.shape == (10, 100)
     assert len(np.unique(indices)) == 1000
@@ -13,7 +13,7 @@ def test_an_epoch_takes_every_example_at_most_once_and_drops_the_rest():
     assert indices.max() < 1003
 
 
-def test_epochs_and_seeds_differ_and_are_the_same_again_and_beside_others():
+def test_orders_follow_from_seed_and_epoch():
     orders = {
         epoch_indices(seed, epoch, 500, 50).tobytes() for _ in range(2) for seed in range(4) for epoch in range(4)
     }

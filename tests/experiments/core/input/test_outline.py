@@ -67,7 +67,7 @@ def test_no_image_is_made():
         ("imagenet21k", 14_145_922, (21_843,), np.uint8, 21_843),
     ],
 )
-def test_images_that_differ_in_size_come_as_streams(data, train, shape, dtype, classes):
+def test_varied_image_sizes_are_streamed(data, train, shape, dtype, classes):
     found = outline(vmoe.get_config(f"data={data}"))
     assert (found.train, found.num_train, found.num_classes) == ({}, train, classes)
     row = found.train_stream.example
@@ -75,7 +75,7 @@ def test_images_that_differ_in_size_come_as_streams(data, train, shape, dtype, c
     assert (row["label"].shape, row["label"].dtype) == (shape, dtype)
 
 
-def test_a_data_set_or_label_that_is_not_known_is_named():
+def test_unknown_dataset_or_label_is_named():
     with pytest.raises(UsageError, match=r"config\.dataset='jft' is not allowed: it must be one of digits, mnist"):
         outline(config_of("jft"))
     with pytest.raises(UsageError, match=r"config\.label='fine' is not allowed: it must be one of label, coarse_label"):

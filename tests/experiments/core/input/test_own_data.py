@@ -175,7 +175,7 @@ def as_rows(images, labels):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_recipe_of_the_page_stores_what_a_run_trains_on(stored, name):
+def test_documented_recipes_store_the_data(stored, name):
     folder, given = stored
     source = sources.from_tfds(name, str(folder / "data"), download=False)
     assert source.num_classes == NUM_CLASSES
@@ -188,7 +188,7 @@ def test_a_recipe_of_the_page_stores_what_a_run_trains_on(stored, name):
         assert (data.num_train, data.num_classes, data.prefix) == (NUMBERS["train"], NUM_CLASSES, "test")
 
 
-def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
+def test_tfrecord_is_read_without_tensorflow(stored, monkeypatch):
     images, labels = zip(*(stored[1]["from_idx"][split] for split in NUMBERS), strict=True)
     monkeypatch.setitem(sys.modules, "tensorflow", None)  # whoever imports it fails
     for largest, kind, channels in ((2**32, InMemory, 1), (0, OnDisk, 3)):
@@ -200,7 +200,7 @@ def test_what_is_stored_for_tensorflow_is_read_without_it(stored, monkeypatch):
             assert len(part) == len(classes)
 
 
-def test_a_fingerprint_is_the_same_in_both_formats(stored):
+def test_fingerprint_ignores_file_format(stored):
     digests = [load(stored, name).fingerprint.split()[1] for name in ("tfrecord", "integers")]
     assert digests[0] == digests[1]
 
@@ -221,13 +221,13 @@ def test_a_damaged_part_is_one_line(stored, tmp_path):
             sources.from_tfds("tfrecord", str(tmp_path), download=False)
 
 
-def test_a_format_without_access_by_index_is_one_line():
+def test_format_without_index_is_refused():
     info = SimpleNamespace(available_file_formats=lambda: {tfds.core.FileFormat.RIEGELI})
     with pytest.raises(UsageError, match=r"must be in the format array_record or tfrecord, and is in riegeli$"):
         open_split(SimpleNamespace(data_dir="data/1.0", info=info), "train")
 
 
-def test_integers_are_classes_up_to_the_largest(stored, capsys):
+def test_integer_labels_become_classes(stored, capsys):
     images, labels = stored[1]["from_idx"]["train"]
     source = load(stored, "integers")
     assert source.num_classes == NUM_CLASSES
@@ -239,12 +239,12 @@ def test_integers_are_classes_up_to_the_largest(stored, capsys):
     ("name", "channels"),
     [("palettes", 3), ("colour_for_grey", 1)],
 )
-def test_eight_bits_in_any_file_are_the_same_pixels(stored, name, channels):
+def test_png_mode_does_not_change_pixels(stored, name, channels):
     images, labels = stored[1]["from_idx"]["test"]
     assert_is(load(stored, name).test, np.repeat(images[..., None], channels, axis=-1), labels)
 
 
-def test_alpha_is_a_channel_where_there_are_four_and_photos_for_tensorflow_stay_on_disk(stored):
+def test_alpha_is_read_as_a_fourth_channel(stored):
     images, labels = stored[1]["from_idx"]["test"]
     rgb = np.repeat(images[..., None], 3, axis=-1)
     alpha = np.full((*images.shape, 1), 255, np.uint8)
@@ -263,14 +263,14 @@ def test_alpha_is_a_channel_where_there_are_four_and_photos_for_tensorflow_stay_
         "identifiers": (r"config\.label='label' ", "fewer than there are images", "1002"),
     }.items(),
 )
-def test_what_would_be_misread_is_refused_in_one_line(stored, name, names):
+def test_unsupported_data_are_refused(stored, name, names):
     with pytest.raises(UsageError) as error:
         load(stored, name)
     for part in names:
         assert re.search(part, str(error.value)), (part, str(error.value))
 
 
-def test_an_unknown_class_left_on_disk_is_refused_when_it_is_read(stored, monkeypatch):
+def test_unknown_class_is_refused_when_read(stored, monkeypatch):
     monkeypatch.setattr(sources, "_LARGEST", 0)
     train = load(stored, "unlabelled").train
     assert train[1]["label"] == 1

@@ -56,7 +56,7 @@ def uninterrupted(examples):
     return made
 
 
-def test_batches_hold_the_examples_that_resident_data_would(examples, uninterrupted):
+def test_batches_follow_the_epoch_order(examples, uninterrupted):
     for epoch in range(3):
         order = epoch_indices(3, epoch, 100, 48)
         for i in range(2):
@@ -69,9 +69,8 @@ def test_batches_hold_the_examples_that_resident_data_would(examples, uninterrup
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-def test_workers_make_the_same_batches_leave_signals_to_their_program_and_end_in_silence(
-    examples, uninterrupted, capfd
-):
+def test_workers_make_the_same_batches(examples, uninterrupted, capfd):
+    """Workers leave signals to their program."""
     batches = _make(examples, workers=2)
     _assert_same(batches.batch(0), uninterrupted[0])
     workers = [child.pid for child in multiprocessing.active_children()]
@@ -87,14 +86,14 @@ def test_workers_make_the_same_batches_leave_signals_to_their_program_and_end_in
     assert capfd.readouterr() == ("", "")
 
 
-def test_hosts_make_the_parts_of_the_same_batches(examples, uninterrupted):
+def test_hosts_make_parts_of_same_batches(examples, uninterrupted):
     hosts = [_make(examples, rows=rows) for rows in (np.arange(0, 40), np.arange(40, 48))]
     for step in range(3):
         parts = [host.batch(step) for host in hosts]
         _assert_same({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, uninterrupted[step])
 
 
-def test_any_step_comes_first_and_steps_may_be_asked_for_again(examples, uninterrupted):
+def test_batches_may_be_asked_in_any_order(examples, uninterrupted):
     batches = _make(examples)
     for step in (4, 5, 0, 0, 1, 3, 2):
         _assert_same(batches.batch(step), uninterrupted[step])
@@ -110,7 +109,7 @@ def test_seeds_steps_and_rows_draw_anew():
     assert len(different) > 0.95 * 4 * 48
 
 
-def test_evaluation_shows_every_example_once_however_often(examples):
+def test_evaluation_shows_each_example_once(examples):
     stream = pipeline.stream(_config(recipe="none"), examples, train=False)
     batches = stream.open(0, np.arange(32))
     for _ in range(2):
@@ -122,7 +121,7 @@ def test_evaluation_shows_every_example_once_however_often(examples):
     batches.close()
 
 
-def test_what_goes_wrong_in_a_worker_is_raised_here(examples):
+def test_worker_errors_reach_the_caller(examples):
     broken = InMemory(examples.arrays | {"image": examples.arrays["image"][:50]})
     batches = _make(broken, workers=1)
     with pytest.raises(IndexError, match="out of bounds"):
@@ -130,7 +129,7 @@ def test_what_goes_wrong_in_a_worker_is_raised_here(examples):
     batches.close()
 
 
-def test_augmentation_on_the_host_needs_batches_to_evaluate_and_a_single_seed():
+def test_host_augmentation_is_validated():
     config = _config()
     config.eval_batch_size = 0
     with pytest.raises(UsageError, match=r"config\.eval_batch_size=0 .* positive where input\.augment_on='host'"):
@@ -159,7 +158,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="tells processes apart by /proc")
-def test_workers_end_with_their_program_though_it_is_killed(tmp_path):
+def test_workers_end_when_program_is_killed(tmp_path):
     gc.collect()  # TFDS stands in for modules while it is imported, and what is collected then cannot be reported
     rng = np.random.default_rng(0)
     images = [rng.integers(0, 256, (9 + i, 12, 3), np.uint8) for i in range(8)]

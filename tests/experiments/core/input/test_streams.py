@@ -43,7 +43,7 @@ def recording(log, at_step, pretrained=None):
 
 
 @pytest.mark.parametrize("end", ["done", "interrupted", "failed", "refused"])
-def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
+def test_streams_are_always_closed(tmp_path, capsys, end):
     def at_step(step):
         if step == 7 and end == "interrupted":
             os.kill(os.getpid(), signal.SIGTERM)
@@ -61,7 +61,7 @@ def test_streams_are_closed_however_a_run_ends(tmp_path, capsys, end):
     assert (tmp_path / "summary.json").exists() == (end == "done")
 
 
-def test_a_resumed_run_starts_each_stream_once(tmp_path, monkeypatch):
+def test_resume_starts_each_stream_once(tmp_path, monkeypatch):
     starts = []
     start_stream = pipeline.Batches._start
 

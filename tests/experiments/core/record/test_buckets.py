@@ -39,7 +39,7 @@ def here(bucket, monkeypatch):
     return bucket
 
 
-def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_one(here, tmp_path, monkeypatch, capsys):
+def test_bucket_run_resumes_like_a_local_one(here, tmp_path, monkeypatch, capsys):
     def read(name):
         return here.objects[f"bucket/{WORKDIR}/{name}"][0].decode()
 
@@ -69,7 +69,7 @@ def test_a_run_in_a_bucket_is_stopped_and_resumed_with_the_numbers_of_a_local_on
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_bucket_that_may_not_be_read_or_written_is_one_line(here, monkeypatch, capfd, caplog, method):
+def test_inaccessible_bucket_is_refused(here, monkeypatch, capfd, caplog, method):
     handle = buckets._Handler._handle
 
     def refuse(handler, asked, *rest):
@@ -85,7 +85,7 @@ def test_a_bucket_that_may_not_be_read_or_written_is_one_line(here, monkeypatch,
     assert [record for record in caplog.records if record.name == "gcsfs"] == []
 
 
-def test_a_checkpoint_that_is_damaged_in_a_bucket_is_passed_over_and_set_aside(here):
+def test_damaged_checkpoint_is_set_aside(here):
     directory = absolute("gs://bucket/run/checkpoints")
     interval = MetricsSinceRow({"loss": np.zeros((1, 0), np.float32)})
     checkpoints = Checkpoints(directory)

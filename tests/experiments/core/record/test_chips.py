@@ -35,7 +35,7 @@ def test_several_slices():
 @pytest.mark.parametrize(
     "type_", ["v5litepod-17", "v5p-7", "h200-16", "a100-8", "", "v6e-", "v6e-08", "1xv5e", "2x2xv5e", "2xh200", "0xv5e"]
 )
-def test_others_are_refused_in_a_line_that_names_those_known(type_):
+def test_unknown_chip_types_are_refused(type_):
     with pytest.raises(UsageError, match=r"--type=.* is not allowed: it must be one of v4, .*v5litepod-\{1,4,8,16"):
         chips.parse(type_)
 

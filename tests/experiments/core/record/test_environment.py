@@ -4,7 +4,7 @@ from experiments.core.record import environment
 from experiments.core.record.environment import describe
 
 
-def test_a_commit_that_cannot_be_told_is_none_unless_it_was_shipped(monkeypatch, tmp_path):
+def test_shipped_commit_is_used_without_git(monkeypatch, tmp_path):
     monkeypatch.setattr(environment, "_ROOT", tmp_path)
     assert describe(())["git"] == {"commit": None, "dirty": None}
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -12,7 +12,7 @@ def test_a_commit_that_cannot_be_told_is_none_unless_it_was_shipped(monkeypatch,
     assert describe(())["git"] == {"commit": "0123", "dirty": None}
 
 
-def test_settings_that_change_numbers_are_recorded(monkeypatch):
+def test_numeric_settings_are_recorded(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_allow_excess_precision=false")
     settings = describe(())["settings"]
     assert settings["XLA_FLAGS"] == "--xla_allow_excess_precision=false"

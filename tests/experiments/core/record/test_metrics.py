@@ -13,7 +13,7 @@ from experiments.core.record import metrics
 from tests.experiments.core.fake_clu import replace_clu
 
 
-def test_values_of_diverged_seeds_and_what_is_not_finite_become_null():
+def test_diverged_and_nonfinite_become_null():
     measured = {"loss": np.float32([0.1, np.nan, 3]), "layers": {"1": np.float32([1, 2, np.inf])}}
     rows = metrics.per_seed(measured, diverged=np.array([False, False, True]))
     assert json.dumps(rows, allow_nan=False) == ('{"loss": [0.1, null, null], "layers": {"1": [1.0, 2.0, null]}}')
@@ -31,7 +31,7 @@ def test_curves_are_means_over_seeds(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_after_a_kill_a_curve_has_each_step_once(monkeypatch, tmp_path, live):
+def test_curve_has_each_step_once_after_kill(monkeypatch, tmp_path, live):
     pytest.importorskip("tensorboard", reason="pip install --group data")
     monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", types.ModuleType("notf"))  # it needs no TensorFlow here
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator

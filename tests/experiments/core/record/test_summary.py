@@ -7,7 +7,7 @@ from scipy import stats
 from experiments.core.record.summary import interval
 
 
-def test_interval_is_the_t_interval_of_the_seeds_that_have_a_value():
+def test_interval_matches_scipy_t_interval():
     values = [5.0, 6.0, 8.5, 4.0]
     result = interval([None, *values])
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))

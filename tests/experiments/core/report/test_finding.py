@@ -27,5 +27,5 @@ def test_a_whole_interval_is_on_a_side(values, expected):
         ([None] * 3, 2.0, "not shown"),
     ],
 )
-def test_level_is_an_interval_within_a_margin(values, margin, expected):
+def test_level_holds_within_a_margin(values, margin, expected):
     assert of_level(interval(values), margin) == expected

@@ -14,7 +14,7 @@ def test_cells():
     assert plus_minus(None) == plus_minus({"mean": None, "interval95": None}) == "-"
 
 
-def test_columns_that_never_vary_are_told_below_the_table():
+def test_constant_columns_go_below_the_table():
     cells = pd.DataFrame({"method": ["a", "b"], "setting": "x", "error": ["1", "2"], "seeds": "5"})
     assert table(cells) == [
         "| method | error |",

@@ -44,14 +44,14 @@ def run_of(name, seeds=(0,), error=(1.0,), **changed):
     return Run(name, CONFIG | {"seeds": list(seeds)} | changed, [], summary, {"experiment": "toy", "resumed": []})
 
 
-def test_fields_of_other_methods_and_of_what_is_off_are_not_read():
+def test_read_keeps_only_fields_in_use():
     fields = {"method": "hard", "every": 3, "lam.start": 1, "lam.schedule": "constant", "lam.end": 2, "p": 2.0}
     assert PRESENTATION.read(fields) == {"method": "hard", "every": 3}
     assert PRESENTATION.read(fields | {"method": "relaxed"}).keys() == fields.keys() - {"lam.end"}
     assert "lam.end" in PRESENTATION.read(fields | {"method": "relaxed", "lam.schedule": "geometric"})
 
 
-def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_method():
+def test_labels_show_fields_that_differ():
     lam = {"schedule": "constant", "end": 2}
     found = [
         run_of("a", lam=lam | {"start": 0.001}, eval_every=3),
@@ -69,12 +69,12 @@ def test_a_label_gives_the_fields_in_which_a_run_differs_from_others_of_its_meth
     ]
 
 
-def test_a_name_may_follow_from_a_field_that_the_method_does_not_read():
+def test_method_name_may_use_unread_field():
     by_p = dataclasses.replace(PRESENTATION, method=lambda fields: f"{fields['method']}, {fields['p']:g}")
     assert by_p.labels([run_of("a"), run_of("b", method="hard")]) == ["relaxed, 2, p = 2", "hard, 2"]
 
 
-def test_the_value_that_most_of_many_runs_have_goes_without_saying():
+def test_most_common_setting_is_left_out():
     runs = [run_of(str(i), method="hard", steps=100 + 100 * (i == 4)) for i in range(5)]
     assert PRESENTATION.settings(runs) == ["", "", "", "", "steps 200"]
 
@@ -89,7 +89,8 @@ def test_the_value_that_most_of_many_runs_have_goes_without_saying():
         ({"features": {"layer": "pooled"}}, False),
     ],
 )
-def test_a_reference_is_alike_in_all_but_the_method_what_is_tuned_and_how_it_is_computed(changed, compared):
+def test_references_may_differ_in_tuning(changed, compared):
+    """Compares runs alike in all but the method, what is tuned and how it is computed."""
     mine, hard, dense = run_of("mine", **changed), run_of("hard", method="hard"), run_of("dense", method="dense")
     references = PRESENTATION.references([mine, hard, dense])
     assert references["hard"] is None
@@ -97,14 +98,14 @@ def test_a_reference_is_alike_in_all_but_the_method_what_is_tuned_and_how_it_is_
     assert (PRESENTATION.references([mine, hard, dense], "dense")["mine"] is dense) == compared
 
 
-def test_a_reference_with_the_same_optimizer_comes_first():
+def test_reference_prefers_same_optimizer():
     other = {"learning_rate": 0.5, "name": "sgd"}
     runs = [run_of("hard", method="hard", optimizer=other), run_of("hard2", method="hard"), run_of("mine")]
     assert PRESENTATION.references(runs)["mine"].name == "hard2"
     assert PRESENTATION.references([runs[0], runs[2]])["mine"].name == "hard"
 
 
-def test_runs_that_cannot_be_named_are_told_apart_from_others():
+def test_why_not_shown_names_the_cause():
     assert PRESENTATION.why_not_shown(run_of("a")) == ""
     assert "'gone'" in PRESENTATION.why_not_shown(run_of("a", method="gone"))
     assert "a run of toy" in PRESENTATION.why_not_shown(
@@ -115,7 +116,7 @@ def test_runs_that_cannot_be_named_are_told_apart_from_others():
     assert "TypeError" in strict.why_not_shown(run_of("a", size="large"))
 
 
-def test_final_values_and_runs_of_other_seeds_as_one():
+def test_pooled_joins_runs_of_other_seeds():
     runs = [run_of("a", (0, 1), (1.0, 3.0)), run_of("b", (2,), (5.0,)), run_of("c", (2,), (7.0,), steps=200)]
     one, other = pooled(runs)
     assert (one.name, one.summary["seeds"], one.final("error")) == ("a, b", [0, 1, 2], [1.0, 3.0, 5.0])

@@ -42,7 +42,7 @@ def change(path, **fields):
     write_json(path, json.loads(path.read_text()) | fields)
 
 
-def test_finished_runs_are_read_with_nested_metrics(tmp_path):
+def test_load_returns_finished_runs(tmp_path):
     write_steps(tmp_path / "a")
     write_steps(tmp_path / "b", loss=None)
     runs, problems = load(tmp_path)
@@ -55,7 +55,7 @@ def test_finished_runs_are_read_with_nested_metrics(tmp_path):
         runs[0].final("hardened_error")
 
 
-def test_what_is_unfinished_or_does_not_fit_together_is_a_problem(tmp_path):
+def test_load_reports_inconsistent_runs(tmp_path):
     write_steps(tmp_path / "unfinished", reached=40)
     change(write_steps(tmp_path / "longer").config, steps=120)
     change(write_steps(tmp_path / "shorter").summary, steps=80)
@@ -85,7 +85,7 @@ def without_line(number):
     return lambda content: b"".join(line for i, line in enumerate(content.splitlines(True), 1) if i != number)
 
 
-def test_damaged_files_are_named_with_the_line(tmp_path):
+def test_load_names_damaged_file_and_line(tmp_path):
     damaged(tmp_path / "config", "config.json", b"{")
     damaged(tmp_path / "nul", "config.json", bytes(9))
     damaged(tmp_path / "summary", "summary.json", b"{")
@@ -116,7 +116,7 @@ def test_damaged_files_are_named_with_the_line(tmp_path):
     assert {name: reasons[name][: len(start)] for name, start in beginnings.items()} == beginnings
 
 
-def test_the_table_and_the_figures_of_the_pruning_leave_other_experiments_out(tmp_path):
+def test_report_leaves_out_other_experiments(tmp_path):
     write_steps(tmp_path / "other")
     write_workdir(tmp_path / "hard", [[90.0, 90.0], [7.0, 8.0]], method="hard")
     runs, (problem,) = report.PRESENTATION.load(tmp_path)

@@ -44,7 +44,7 @@ two_processors = pytest.mark.skipif(len(processors()) < 2, reason="there is one 
 
 
 @two_processors
-def test_two_at_once_choose_wait_and_say_it_in_whole_lines(tmp_path, capsys):
+def test_two_jobs_wait_for_the_best_setting(tmp_path, capsys):
     other = SuiteRun("other", BASE | {"seeds": (1,)})
     runs = [other, *CANDIDATES, FINAL]  # the first is over long before the last, which then has nothing beside it
     (tmp_path / "other").mkdir()
@@ -94,7 +94,7 @@ def _late_signals_end_nothing():
 
 @two_processors
 @pytest.mark.usefixtures("_late_signals_end_nothing")
-def test_when_the_terminal_is_closed_all_is_saved(tmp_path, capfd):
+def test_closed_terminal_saves_every_run(tmp_path, capfd):
     def hang_up():
         happens(lambda: _are_training(tmp_path))
         for _ in range(2):  # the terminal says so, and its shell
@@ -113,7 +113,8 @@ def test_when_the_terminal_is_closed_all_is_saved(tmp_path, capfd):
 
 
 @two_processors
-def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_others_save(tmp_path):
+def test_killed_process_costs_only_its_run(tmp_path):
+    """Runs that are left save their state when the first process is killed."""
     options = [f"--out={tmp_path}", "--preset=demo", "--jobs=2"]
     # With nohup, to which a closed terminal is nothing.
     process = start(["nohup", sys.executable, "-c", _SUITE, *options], start_new_session=True, stdin=subprocess.DEVNULL)
@@ -136,7 +137,7 @@ def test_a_process_that_dies_costs_its_run_alone_and_if_the_first_is_killed_the_
     assert _saved(tmp_path, survivor)
 
 
-def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
+def test_jobs_are_limited_to_processors(tmp_path, capsys):
     most = len(processors())
     for jobs in (0, most + 1):
         with pytest.raises(SystemExit) as stopped:
@@ -147,7 +148,7 @@ def test_more_than_there_are_processors_are_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("platform", "most", "jobs"), [("gpu", 8, 1), ("cpu", 8, 3), ("cpu", 2, 2)])
-def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, monkeypatch, platform, most, jobs):
+def test_default_jobs_fit_the_machine(tmp_path, monkeypatch, platform, most, jobs):
     monkeypatch.setattr("jax.default_backend", lambda: platform)
     monkeypatch.setattr(command, "processors", lambda: [0, 1, 2])
     monkeypatch.setattr(command, "MOST", most)
@@ -161,14 +162,14 @@ def test_as_many_as_there_are_processors_and_one_on_an_accelerator(tmp_path, mon
             command.run_suite(SUITE, tmp_path, runs, runs, ["suite"], jobs=2)
 
 
-def test_without_data_there_is_one_error_and_no_run(tmp_path, capsys):
+def test_missing_data_is_one_error(tmp_path, capsys):
     runs = [SuiteRun(f"run{number}", BASE | {"dataset": "nothing", "download": False}) for number in range(2)]
     with pytest.raises(UsageError, match="data set 'nothing' could not be obtained"):
         command.run_suite(undrawn(SUITE), tmp_path, runs, runs, ["suite"], jobs=1)
     assert "FAILED" not in capsys.readouterr().out
 
 
-def test_runs_wait_for_their_candidates_and_for_weights(tmp_path):
+def test_runs_wait_for_what_they_need(tmp_path):
     weights = SuiteRun("weights", BASE)
     later = SuiteRun("later", BASE, best_of="rate", weights_of="weights")
     runs = [later, FINAL, *CANDIDATES, weights]

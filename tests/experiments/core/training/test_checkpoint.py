@@ -55,12 +55,12 @@ def flip(path, place, mask=1):
     path.write_bytes(content)
 
 
-def test_the_newest_is_restored_if_it_is_intact_and_none_where_there_is_none(saved, tmp_path):
+def test_newest_checkpoint_is_restored(saved, tmp_path):
     assert restored(saved) == (30, [])
     assert checkpoint.find(tmp_path) == checkpoint.find(tmp_path / "nowhere") == (None, [])
 
 
-def test_any_byte_flipped_in_any_file_and_any_file_lost_or_longer_is_noticed(copy):
+def test_any_change_to_a_file_is_noticed(copy):
     """Runs with such checkpoints are in `test_damaged_runs.py`."""
     rng = random.Random(0)
     for path in files(copy / "30"):
@@ -75,7 +75,7 @@ def test_any_byte_flipped_in_any_file_and_any_file_lost_or_longer_is_noticed(cop
     assert restored(copy) == (20, [30])
 
 
-def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
+def test_no_intact_checkpoint_is_refused(copy):
     for step in ("20", "30"):
         flip(copy / step / "since_row" / "data.json", 20)
     before = {path: path.read_bytes() for path in files(copy.parent)}
@@ -84,7 +84,7 @@ def test_where_none_is_intact_nothing_is_restored_or_changed(copy):
     assert before == {path: path.read_bytes() for path in files(copy.parent)}
 
 
-def test_what_is_set_aside_stays_and_its_step_can_be_saved_again(copy):
+def test_set_aside_step_can_be_saved_again(copy):
     flip(copy / "30" / "state" / "_METADATA", 9)
     damaged = (copy / "30" / "state" / "_METADATA").read_bytes()
     assert checkpoint.set_aside(copy, 30) == copy.parent / "damaged-checkpoint-30"
@@ -102,7 +102,7 @@ def test_what_a_killed_save_left_is_removed(copy):
     assert sorted(path.name for path in copy.iterdir()) == ["20", "30", "notes"]
 
 
-def test_what_older_code_has_saved_is_restored(tmp_path):
+def test_older_checkpoint_format_is_restored(tmp_path):
     since_row = MetricsSinceRow({"loss": np.ones((1, 2), np.float32)}, seconds=2.0)
     beside = {"since_row": since_row.to_json(), "config": {"steps": 9}, "data": "digits"}
     parts = {"state": ocp.args.StandardSave(state_of(5)), "since_row": ocp.args.JsonSave(beside)}

@@ -18,7 +18,7 @@ def as_before():
     compilation_cache.reset_cache()
 
 
-def test_it_is_the_users_cache_unless_jax_is_told_of_another(tmp_path, monkeypatch):
+def test_cache_defaults_to_user_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     before = jax.config.jax_compilation_cache_dir
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "another"))

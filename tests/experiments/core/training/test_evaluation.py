@@ -53,7 +53,7 @@ def measure(*arguments, **fields):
 
 
 @pytest.mark.parametrize("fields", FIELDS)
-def test_means_over_all_examples_and_each_of_them_in_the_order_of_the_data(fields):
+def test_metrics_are_means_over_all_examples(fields):
     made, params = compiled(**fields)
     metrics = made(params, 0.25)
     assert metrics["scaled"] == pytest.approx(2 * VALUES.mean(), rel=1e-5)
@@ -66,7 +66,7 @@ def test_means_over_all_examples_and_each_of_them_in_the_order_of_the_data(field
 
 
 @pytest.mark.parametrize("fields", [{}, {"eval_batch_size": 40}])
-def test_metrics_may_be_concluded_from_means_of_arrays(fields):
+def test_conclude_makes_metrics_from_means(fields):
     """A variance, of the means of values and of squares; of what fills up the last batch nothing is counted."""
     concluding = dataclasses.replace(
         EXPERIMENT,
@@ -98,7 +98,7 @@ def test_a_stream_may_fill_up_with_anything():
 @pytest.mark.parametrize(
     ("metric", "shape"), [(lambda x: x.max(), r"\(\)"), (lambda x: x[:, None] ** POWERS, r"\(40, 2\)")]
 )
-def test_a_metric_without_a_value_for_each_example_cannot_be_made_of_batches(metric, shape):
+def test_batched_metrics_must_be_per_example(metric, shape):
     whole = dataclasses.replace(EXPERIMENT, evaluate=lambda params, examples, progress: {"top": metric(examples["x"])})
     if shape == r"\(\)":
         assert measure(experiment=whole)["top"] == VALUES.max()

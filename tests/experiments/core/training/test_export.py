@@ -22,7 +22,7 @@ def saved(workdir):
         return dict(file)
 
 
-def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
+def test_exported_parameters_match_last_row(tmp_path):
     config = toy_config(steps=6, export_params=True, mesh={"data": 2, "fsdp": 4})
     train.run(RECIPE, config, tmp_path)
     workdir = Workdir(tmp_path)
@@ -42,7 +42,7 @@ def test_sharded_parameters_are_whole_and_those_of_the_last_row(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 
-def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_path, monkeypatch):
+def test_parameters_come_before_the_summary(tmp_path, monkeypatch):
     fields = {"steps": 6, "export_params": True}
 
     def full(path):
@@ -58,7 +58,7 @@ def test_parameters_come_before_the_summary_and_only_when_the_run_is_done(tmp_pa
     assert saved(Workdir(tmp_path)).keys() == {"first/kernel", "second/kernel"}
 
 
-def test_the_parameters_of_several_seeds_are_side_by_side(tmp_path):
+def test_seeds_are_exported_side_by_side(tmp_path):
     for name, seeds in {"both": (0, 1), "second": (1,)}.items():
         train.run(RECIPE, toy_config(steps=6, export_params=True, seeds=seeds), tmp_path / name)
     both, second = (saved(Workdir(tmp_path / name)) for name in ("both", "second"))
@@ -73,7 +73,7 @@ def test_the_parameters_of_several_seeds_are_side_by_side(tmp_path):
         ({"export_examples": True}, r"^config\.export_examples=True .* False for toy"),
     ],
 )
-def test_fields_are_checked_before_anything_is_written(tmp_path, fields, message):
+def test_bad_export_fields_are_refused(tmp_path, fields, message):
     with pytest.raises(UsageError, match=message):
         train.run(RECIPE, toy_config(**fields), tmp_path / "w")
     assert not (tmp_path / "w").exists()
@@ -113,7 +113,7 @@ def test_words_on_examples_are_read_again(written):
     assert run.examples["wrong"].mean(axis=1) * 100 == pytest.approx(run.final("test_error"))
 
 
-def test_tensorboard_has_histograms_over_all_seeds(written):
+def test_tensorboard_histograms_span_seeds(written):
     _, told, params = written
     assert params["second/kernel"].shape == (2, 512, 10)
     assert told["write_histograms"] == [5, params]

@@ -29,7 +29,7 @@ ADDRESS, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PRO
         {ADDRESS: "host:1", COUNT: "2", INDEX: "2"},
     ],
 )
-def test_variables_that_make_no_sense_are_refused(monkeypatch, variables):
+def test_bad_process_variables_are_refused(monkeypatch, variables):
     for name in (ADDRESS, COUNT, INDEX):
         monkeypatch.setenv(name, variables.get(name, ""))
     (name, value), *_ = variables.items()
@@ -52,7 +52,7 @@ def variables_of_srun(index, count):
         {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
     ],
 )
-def test_a_task_that_is_or_is_to_stay_alone_joins_no_other(monkeypatch, variables):
+def test_single_task_joins_no_other(monkeypatch, variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with guard.joined():
@@ -81,7 +81,7 @@ def test_hosts_of_tpus_find_each_other(monkeypatch, variables, method):
     assert [options["cluster_detection_method"] for options in called] == [method] * (method != "not joined")
 
 
-def test_tasks_of_srun_that_were_meant_as_separate_runs_end_in_one_line_each(tmp_path):
+def test_separate_srun_tasks_are_refused(tmp_path):
     common = environment(devices=1) | {"JAX_COORDINATOR_PORT": str(free_port())}
     runs = [command(tmp_path / str(index), f"--config.seeds=({index},)") for index in range(2)]
     started = [start(run, env=common | variables_of_srun(index, 2)) for index, run in enumerate(runs)]
@@ -130,7 +130,8 @@ def handlers():
     assert after == before
 
 
-def test_a_second_sigterm_acts_as_usual_and_a_second_sighup_does_not(handlers):
+def test_repeated_sighup_is_harmless(handlers):
+    """Leaves a second SIGTERM to act as usual."""
     with guard.interruptible() as stop:
         assert stop.received is None
         signal.raise_signal(signal.SIGHUP)
@@ -147,7 +148,7 @@ def test_what_is_ignored_stays_so(handlers):
     signal.signal(signal.SIGHUP, previous)
 
 
-def test_nobody_to_print_to_is_a_reason_to_stop(monkeypatch, handlers):
+def test_broken_stdout_requests_a_stop(monkeypatch, handlers):
     class Gone(io.StringIO):
         def write(self, text):
             raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -36,7 +36,7 @@ def test_minus_one_is_what_is_left(given, shape):
     assert tuple(mesh.shape) == ("data", "fsdp", "expert")
 
 
-def test_a_config_can_be_checked_as_of_several_processes_which_take_all_devices():
+def test_several_processes_use_all_devices():
     config = ml_collections.ConfigDict({"batch_size": 12}).lock()
     assert mesh_lib.make(config).size == 1
     assert mesh_lib.of_devices(config, 1) is config
@@ -62,7 +62,7 @@ def test_sizes_that_do_not_fit_are_named(sizes, message):
         mesh_lib.validate(config_of(**sizes))
 
 
-def test_the_largest_axis_that_fsdp_divides_is_divided():
+def test_fsdp_shards_largest_divisible_axis():
     mesh = mesh_of(data=1, fsdp=4, expert=2)
     state = {
         "kernel": jax.ShapeDtypeStruct((3, 130, 512), np.float32),
@@ -110,7 +110,7 @@ def test_data_alone_goes_over_slices(two_slices):
     np.testing.assert_array_equal(found[:, 0], [[0, 0], [0, 0], [1, 1], [1, 1]])
 
 
-def test_slices_that_no_data_goes_over_are_named(two_slices):
+def test_data_must_be_multiple_of_slices(two_slices):
     with pytest.raises(UsageError, match=r"config\.mesh\.data=1 .* a multiple of the 2 slices"):
         mesh_lib.make(config_of(data=1, fsdp=4, expert=2), two_slices)
 
@@ -131,7 +131,7 @@ class Chip:
 
 
 @pytest.mark.parametrize("sizes", [{"data": 16, "expert": 4}, {"data": 4, "fsdp": 4, "expert": 4}, {"data": 64}])
-def test_an_axis_may_take_a_part_of_a_side_of_a_slice(sizes):
+def test_axis_may_take_part_of_a_slice_side(sizes):
     # `jax.make_mesh` refuses the first two.
     mesh = mesh_lib.make(config_of(**sizes), [Chip(number) for number in range(64)])
     assert mesh.shape == {"data": 1, "fsdp": 1, "expert": 1} | sizes

@@ -58,7 +58,7 @@ def first_update(config):
 
 # Momentum, clipping and Adam's moments are held to the papers' updates in tests/configs.
 @pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_decay_is_decoupled_and_leaves_out_vectors_if_asked(name):
+def test_weight_decay_is_decoupled(name):
     plain = first_update(config_of(name=name))
     everything = first_update(config_of(name=name, weight_decay=0.1))
     matrices = first_update(config_of(name=name, weight_decay=0.1, decayed="matrices"))
@@ -68,7 +68,7 @@ def test_decay_is_decoupled_and_leaves_out_vectors_if_asked(name):
     np.testing.assert_allclose(matrices["b"], plain["b"])
 
 
-def test_stacked_layers_decay_as_each_of_them_would():
+def test_stacked_layers_decay_as_unstacked():
     config = config_of(weight_decay=0.1, decayed="matrices")
     layers = {"w": jnp.ones((3, 2, 2)), "b": jnp.ones((3, 2))}
     params = {"layers": {"inner": layers}, "head": {"w": jnp.ones((2, 2)), "b": jnp.ones(2)}}
@@ -85,7 +85,8 @@ def test_a_choice_that_there_is_not_is_named():
         config_of(decayed="kernels")
 
 
-def test_a_length_in_epochs_is_counted_in_steps_too():
+def test_schedule_length_may_be_an_argument():
+    """Runs in epochs know their steps only once the data are there."""
     config = config_of(None, schedule="cosine", warmup_steps=20)
     assert optimizer.learning_rate(config, 60, 100) == pytest.approx(0.25)
     with pytest.raises(UsageError, match=r"^config\.optimizer\.warmup_steps=20 .* less than the 20 steps of the run$"):
@@ -105,7 +106,7 @@ def lam(schedule, **options):
 @pytest.mark.parametrize(
     ("schedule", "formula"), [("constant", lambda t: 3.0), ("geometric", lambda t: 3.0 * (1e-3 / 3.0) ** t)]
 )
-def test_lam_follows_its_formula_and_is_zero_from_where_it_is_to_be_hard(schedule, formula):
+def test_lam_schedules_follow_their_formula(schedule, formula):
     np.testing.assert_allclose(lam(schedule), [formula(t) for t in PROGRESS], rtol=1e-5)
     part = [formula(t / 0.8) if t < 0.8 else 0.0 for t in PROGRESS]
     np.testing.assert_allclose(lam(schedule, hard_after=0.8), part, rtol=1e-5)

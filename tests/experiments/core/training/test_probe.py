@@ -30,7 +30,7 @@ def build_probed(config, data):
 PROBED = Recipe("toy", lambda config: None, build_probed)
 
 
-def test_rows_are_compared_with_those_before_and_go_on_to_be(tmp_path, capsys):
+def test_probe_compares_rows_across_resume(tmp_path, capsys):
     """Checkpoints lie between two rows, and at one."""
     whole, left = tmp_path / "whole", tmp_path / "left"
     config = toy_config(eval_every=4, checkpoint_every=6, seeds=(0, 1))

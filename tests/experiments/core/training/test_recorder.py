@@ -46,7 +46,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_time_left_counts_from_where_this_launch_began(clock, capsys):
+def test_time_left_counts_from_launch(clock, capsys):
     plan = Plan(10, 1000, 1, 100, 100, "step")
     progress = Progress(("error",), plan, 200, print)
     row = {"step": 200, "diverged": [False, True, False], "train_loss": [None] * 3, "error": [1.0, None, 2.0]}
@@ -68,7 +68,7 @@ def metrics_of(*values):
     return {"loss": np.asarray([values], np.float32), "router": {"dropped": np.asarray([values], np.float32) / 3}}
 
 
-def test_means_and_times_over_the_steps_of_all_calls():
+def test_means_cover_every_dispatched_step():
     since_row = MetricsSinceRow(metrics_of())
     assert np.isnan(since_row.means()["loss"]).all()
     since_row.start()
@@ -84,7 +84,7 @@ def test_means_and_times_over_the_steps_of_all_calls():
 
 
 @pytest.mark.parametrize("seeds", [(0, 1), (3,)])
-def test_the_last_row_has_what_is_measured_at_the_end(tmp_path, seeds):
+def test_at_end_metrics_are_in_the_last_row(tmp_path, seeds):
     def at_end(params):
         return {"shape": np.float32(params["first"]["kernel"].shape[-1])}
 

@@ -16,8 +16,16 @@ from experiments.core.training.step import Program
 from tests.experiments.support import on_one_device
 from tests.experiments.toy import RECIPE, toy_config
 
-SMALL = {"dataset": "digits", "batch_size": 50, "eval_batch_size": 100, "model.depth": 1}
-SMALL |= {"steps": 10, "optimizer.warmup_steps": 1, "checkpoint_every": 10, "eval_every": 10}
+SMALL = {
+    "dataset": "digits",
+    "batch_size": 50,
+    "eval_batch_size": 100,
+    "model.depth": 1,
+    "steps": 10,
+    "optimizer.warmup_steps": 1,
+    "checkpoint_every": 10,
+    "eval_every": 10,
+}
 
 
 def traced_evaluation(program):
@@ -36,7 +44,7 @@ def traced_evaluation(program):
     ],
     ids=["vit from the host"],
 )
-def test_without_data_the_program_is_the_same(recipe, config, fields):
+def test_outline_lowers_to_same_program(recipe, config, fields):
     on_one_device(config, SMALL, fields)
     train.check_fields(recipe, config)
     real, outlined = (Program(recipe, config, load(config)) for load in (dataset.load, outline))
@@ -55,7 +63,7 @@ def test_devices_are_those_given():
     assert set(program.mesh.devices.flat) == set(devices)
 
 
-def test_a_mesh_is_checked_for_the_devices_that_there_will_be():
+def test_mesh_must_multiply_to_device_count():
     config = toy_config(mesh={"data": 4, "fsdp": 4}, batch_size=32)
     mesh_lib.validate(config, 16)
     with pytest.raises(UsageError, match=r"config\.mesh=.* multiply to the 8 devices"):
@@ -64,7 +72,7 @@ def test_a_mesh_is_checked_for_the_devices_that_there_will_be():
         mesh_lib.of_devices(config, 12)
 
 
-def test_runs_that_differ_in_arguments_share_programs():
+def test_arguments_do_not_change_the_program():
     arguments = ("optimizer.learning_rate", "loss.lam")
 
     def made(**fields):

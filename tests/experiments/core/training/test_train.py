@@ -48,7 +48,7 @@ def rows_of(recipe, workdir, **fields):
     return metrics.read(workdir / "metrics.jsonl")
 
 
-def test_options_of_jax_do_not_change_what_follows_from_a_seed_and_a_lost_commit_is_said(tmp_path, monkeypatch, capsys):
+def test_jax_options_do_not_change_results(tmp_path, monkeypatch, capsys):
     plain = rows_of(toy(fatal=2.0), tmp_path / "plain")
     others = {"jax_default_prng_impl": "rbg", "jax_threefry_partitionable": False, "jax_random_seed_offset": 7}
     before = {name: getattr(jax.config, name) for name in others}
@@ -66,7 +66,7 @@ def test_options_of_jax_do_not_change_what_follows_from_a_seed_and_a_lost_commit
     assert "no commit of the code is recorded" in capsys.readouterr().out
 
 
-def test_diverged_seeds_are_recorded_and_leave_the_others_alone(tmp_path):
+def test_diverged_seeds_leave_others_alone(tmp_path):
     seeds = tuple(range(8))
     sound = rows_of(toy(fatal=2.0), tmp_path / "sound", seeds=seeds, epochs=4)
     rows = rows_of(toy(fatal=0.5), tmp_path / "some", seeds=seeds, epochs=4)
@@ -79,7 +79,7 @@ def test_diverged_seeds_are_recorded_and_leave_the_others_alone(tmp_path):
     assert json.loads((tmp_path / "some" / "summary.json").read_text())["diverged"] == sum(doomed)
 
 
-def test_progress_runs_from_0_to_1_and_every_update_is_followed_up(tmp_path):
+def test_progress_runs_from_zero_to_one(tmp_path):
     rows = rows_of(toy(fatal=2.0), tmp_path / "w", epochs=4, split="validation", validation_size=300)
     assert [row["progress"] for row in rows] == [[value] * 2 for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
     assert [row["updates"][0] for row in rows] == [row["step"] for row in rows]
@@ -87,7 +87,7 @@ def test_progress_runs_from_0_to_1_and_every_update_is_followed_up(tmp_path):
     assert "test_error" not in rows[-1]
 
 
-def test_a_run_on_data_that_have_changed_is_refused(tmp_path):
+def test_changed_data_are_refused_on_resume(tmp_path):
     def on(fingerprint):
         recipe = toy(fatal=2.0)
         return dataclasses.replace(
@@ -114,7 +114,7 @@ def test_a_workdir_in_use_is_refused(tmp_path):
         train.run(toy(fatal=2.0), small_config(), tmp_path / "w")
 
 
-def test_rows_without_their_config_are_not_overwritten(tmp_path):
+def test_rows_without_config_are_kept(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("precious\n")
     with pytest.raises(UsageError, match=r"without its config\.json"):
         train.run(toy(fatal=2.0), small_config(), tmp_path)

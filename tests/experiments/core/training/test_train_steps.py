@@ -37,7 +37,7 @@ def assert_same(rows, expected):
     np.testing.assert_array_equal([*map(values, rows)], [*map(values, expected)])
 
 
-def test_norms_of_gradients_are_those_before_clipping(tmp_path):
+def test_gradient_norm_is_before_clipping(tmp_path):
     for clip_norm, clipped in ((1e-3, 1.0), (1e3, 0.0)):
         fields = {"steps": 5, "eval_every": 1, "checkpoint_every": 5, "optimizer": {"clip_norm": clip_norm}}
         _, first, *_ = run(tmp_path / str(clip_norm), **fields)
@@ -85,9 +85,7 @@ def compiled_before_rows(monkeypatch):
     jax.monitoring.unregister_event_duration_listener(noted)
 
 
-def test_rows_say_what_was_learnt_at_which_rate_and_speed_and_nothing_is_compiled_between_them(
-    tmp_path, capsys, compiled_before_rows
-):
+def test_rows_report_loss_rate_and_speed(tmp_path, capsys, compiled_before_rows):
     rows = run(tmp_path / "w", steps=18)
     assert compiled_before_rows[0] > 0
     assert compiled_before_rows == [compiled_before_rows[0]] * len(rows)
@@ -111,7 +109,7 @@ def test_rows_say_what_was_learnt_at_which_rate_and_speed_and_nothing_is_compile
     assert not (tmp_path / "w" / "params.npz").exists()  # unasked
 
 
-def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
+def test_train_loss_is_mean_over_interval(tmp_path, one):
     each_step = run(tmp_path / "w", eval_every=1, checkpoint_every=20)
     steps = np.asarray([row["train_loss"][0] for row in each_step[1:]])
     np.testing.assert_allclose([row["train_loss"][0] for row in one[1:]], steps.reshape(5, 4).mean(axis=1), rtol=1e-5)
@@ -125,7 +123,7 @@ def test_the_train_loss_is_the_mean_over_the_interval(tmp_path, one):
         ("expert", RECIPE, {}),
     ],
 )
-def test_eight_devices_microbatches_and_streams_have_the_losses_of_one_device(tmp_path, one, name, recipe, fields):
+def test_losses_match_those_of_one_device(tmp_path, one, name, recipe, fields):
     assert_close(run(tmp_path / "w", recipe, mesh=MESHES[name], **fields, **FOURTH), one)
 
 
@@ -139,7 +137,7 @@ def test_seeds_side_by_side_train_as_alone(tmp_path, one):
 NOISY = STREAM | {"checkpoint_every": 5}  # on the fifth step, rows on the fourth
 
 
-def test_broken_off_at_random_steps_it_ends_with_the_same_rows_and_goes_on_elsewhere(tmp_path):
+def test_killed_run_resumes_to_same_rows(tmp_path):
     """From several devices to one: test_two_processes.py."""
     whole = run(tmp_path / "whole", STREAMED, **NOISY)
     for step in sorted(random.Random(1).sample(range(4, 20), 2)):
@@ -156,7 +154,7 @@ def pretrained(arrays):
     return Recipe("toy", lambda config: None, lambda config, data: build(config, data, arrays))
 
 
-def test_pretrained_parameters_take_the_place_of_some(tmp_path):
+def test_pretrained_replace_some_parameters(tmp_path):
     kernel = np.zeros((512, 10), np.float32)
     fields = {"steps": 5, "checkpoint_every": 5, "mesh": MESHES["fsdp"], "seeds": (0, 1)}
     rows = run(tmp_path, pretrained({"second": {"kernel": kernel}}), **fields)
@@ -164,7 +162,7 @@ def test_pretrained_parameters_take_the_place_of_some(tmp_path):
     assert rows[1]["train_hidden"]["active"][0] > 0.3  # the other kernel is not zero
 
 
-def test_foreign_parameters_are_refused_before_anything_is_written(tmp_path):
+def test_foreign_parameters_are_refused(tmp_path):
     for arrays, message in (
         ({"second": {"kernel": np.zeros((512, 9), np.float32)}}, r"\['second'\]\['kernel'\] has shape \(512, 9\)"),
         ({"head": np.zeros(3, np.float32)}, r"\['head'\] is not one of the model, which has \['first'\]"),
@@ -174,18 +172,18 @@ def test_foreign_parameters_are_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "w").exists()
 
 
-def test_streams_are_not_evaluated_in_one_piece(tmp_path):
+def test_streams_need_eval_batch_size(tmp_path):
     with pytest.raises(UsageError, match=r"^config\.eval_batch_size=None .* must be given"):
         run(tmp_path / "w", STREAMED)
 
 
-def test_another_optimizer_is_another_run_and_another_mesh_is_not(directory, one):
+def test_mesh_may_differ_but_not_optimizer(directory, one):
     with pytest.raises(UsageError, match=r"another config: config\.optimizer\.clip_norm"):
         run(directory, steps_per_dispatch=4, **FOURTH, optimizer={"clip_norm": 2.0})
     assert run(directory, steps_per_dispatch=4, **FOURTH, mesh=MESHES["data"]) == one
 
 
-def test_a_loss_that_is_not_a_scalar_is_an_error(tmp_path):
+def test_nonscalar_loss_metric_is_an_error(tmp_path):
     def wrong(config, data):
         experiment = build(config, data)
 

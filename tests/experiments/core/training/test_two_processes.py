@@ -47,7 +47,7 @@ def alone(tmp_path_factory):
     return workdir
 
 
-def test_two_processes_stop_together_and_one_device_goes_on_as_if_it_had_been_alone(alone, tmp_path):
+def test_two_processes_resume_on_one_device(alone, tmp_path):
     workdir = tmp_path / "run"
     both = two_processes(workdir)
     wait_for_rows(both, workdir, 3)  # to step 8

@@ -41,7 +41,7 @@ def indices(mask):
     return np.flatnonzero(np.asarray(mask)).tolist()
 
 
-def test_gradual_prunes_the_smallest_now_and_then_by_the_cubic_schedule_and_lets_them_rest():
+def test_gradual_follows_the_cubic_schedule():
     method = method_of("gradual", density=0.1, density_schedule__begin=0.2, density_schedule__end=0.75)
     state, kept = method.init(W, KEY), {}
     for step in range(1, STEPS + 1):
@@ -57,7 +57,7 @@ def test_gradual_prunes_the_smallest_now_and_then_by_the_cubic_schedule_and_lets
     assert indices(pull) == sorted(largest(W, 2))
 
 
-def test_a_weight_that_gradual_has_masked_comes_back_where_others_shrink_below_it():
+def test_gradual_may_revive_masked_weights():
     method = method_of("gradual", density=0.5, density_schedule__begin=0.0, density_schedule__end=0.5)
     _, state = method.after_update(W, method.init(W, KEY), W, at(10))
     smallest = int(np.argmin(np.abs(W)))
@@ -66,7 +66,7 @@ def test_a_weight_that_gradual_has_masked_comes_back_where_others_shrink_below_i
     assert state["mask"][smallest]
 
 
-def test_st3_shrinks_by_the_largest_that_is_not_kept_rescales_and_moves_all():
+def test_st3_soft_thresholds_and_rescales():
     method = method_of("st3", density=0.25, density_schedule__begin=0.0, density_schedule__end=0.5)
     magnitudes = np.abs(np.asarray(W))
     threshold = np.sort(magnitudes)[-6]
@@ -78,7 +78,7 @@ def test_st3_shrinks_by_the_largest_that_is_not_kept_rescales_and_moves_all():
     np.testing.assert_allclose(pull, np.arange(N))
 
 
-def test_movement_keeps_what_moves_away_from_0_whatever_its_size():
+def test_movement_keeps_weights_leaving_zero():
     method = method_of("movement", density=0.25, density_schedule__begin=0.0, density_schedule__end=0.5)
     pull = jnp.asarray(np.random.default_rng(1).normal(size=N), jnp.float32)
     start = method.init(W, KEY)
@@ -96,7 +96,7 @@ def test_movement_keeps_what_moves_away_from_0_whatever_its_size():
     np.testing.assert_allclose(of_state["scores"], pull * W, rtol=1e-6)  # masked ones go on being scored
 
 
-def test_rigl_drops_the_smallest_and_grows_where_the_gradient_is_largest():
+def test_rigl_drops_smallest_grows_steepest():
     method = method_of("rigl", density=0.5, rigl__drop=0.35)
     assert int(10 * rigl.drop_fraction(jnp.float32(0.1), 0.35, 0.75)) == 3
     mask = jnp.zeros(N).at[jnp.arange(0, N, 2)].set(1.0)
@@ -111,7 +111,7 @@ def test_rigl_drops_the_smallest_and_grows_where_the_gradient_is_largest():
         assert float(w[i]) == (float(W[i]) if i in left or (i in new and i in active) else 0.0)
 
 
-def test_rigl_rewires_ever_less_until_three_quarters_and_the_rest_never_learns():
+def test_rigl_rewires_less_until_it_stops():
     assert float(rigl.drop_fraction(jnp.float32(0), 0.3, 0.75)) == pytest.approx(0.3)
     assert float(rigl.drop_fraction(jnp.float32(0.375), 0.3, 0.75)) == pytest.approx(0.15)
     method = method_of("rigl", density=0.5)
@@ -132,7 +132,8 @@ def test_rigl_rewires_ever_less_until_three_quarters_and_the_rest_never_learns()
     assert all(step % 10 == 0 and step < 75 for step in changed)
 
 
-def test_topkast_learns_in_the_larger_set_and_is_penalised_as_the_paper_has_it():
+def test_topkast_learns_in_its_backward_set():
+    """Penalises weights in the backward set alone 1 / density times as much, as in the paper."""
     method = method_of("topkast", density=0.1, topkast__backward_density=0.4, topkast__penalty=0.5)
     a, b = largest(W, 2), largest(W, 8)
     assert indices(method.weights(W, {}, jnp.float32(0), None)) == sorted(a)
@@ -143,7 +144,7 @@ def test_topkast_learns_in_the_larger_set_and_is_penalised_as_the_paper_has_it()
     np.testing.assert_allclose(by_penalty, expected, rtol=1e-6)
 
 
-def test_str_shrinks_by_a_threshold_that_learns_and_decays():
+def test_str_threshold_learns_and_decays():
     method = method_of("str", str__initial=-1.0, str__weight_decay=0.2)
     state = method.init(W, KEY)
     threshold = float(jax.nn.sigmoid(-1.0))
@@ -160,7 +161,7 @@ def test_str_shrinks_by_a_threshold_that_learns_and_decays():
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cubic"])
-def test_straight_through_is_hard_forward_and_the_identity_backward(schedule):
+def test_hard_forward_identity_backward(schedule):
     method = method_of("identity_straight_through", density=0.1, density_schedule__name=schedule)
     kept = {progress: indices(method.weights(W, {}, jnp.float32(progress), None)) for progress in (0.0, 0.35, 0.7)}
     halfway = 2 if schedule == "constant" else int(N * (0.1 + 0.9 / 8))
@@ -169,5 +170,5 @@ def test_straight_through_is_hard_forward_and_the_identity_backward(schedule):
     np.testing.assert_allclose(gradient(method, W, {}, jnp.arange(N, dtype=jnp.float32))[0], np.arange(N))
 
 
-def test_a_product_that_falls_just_short_of_a_whole_number_is_that_number():
+def test_num_kept_forgives_rounding_errors():
     assert [num_kept(0.29, 100), int(0.29 * 100)] == [29, 28]

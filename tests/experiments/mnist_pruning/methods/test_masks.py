@@ -19,7 +19,8 @@ def _cauchy(x, k, *, lam):
     return 0.5 + jnp.arctan((x - jnp.sort(x)[-k - 1]) / lam) / jnp.pi
 
 
-def test_every_mask_takes_its_strength_and_one_by_two_names_moves_weights_that_are_not_selected():
+def test_masks_move_unselected_weights():
+    """Calls every mask with its strength, and compares one with the method that is the same."""
     x, pull, key = jnp.linspace(0.1, 1.0, 12), jnp.arange(12.0), jax.random.key(0)
     for name in MASKS:
         made = jax.eval_shape(lambda x, name=name: masks.mask_of(name, 1e-3, 4)(x, 3, key), x)

@@ -31,7 +31,7 @@ def test_a_field_out_of_range_is_named(fields, allowed):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
+def test_method_needs_only_fields_it_reads(name):
     config = mnist_pruning.get_config(name)
     fields = dotted(config)
     for field in fields:
@@ -50,7 +50,9 @@ def test_a_method_trains_without_the_fields_that_it_does_not_read(name):
 
 
 @pytest.mark.parametrize("name", ["hard", "gradual", "movement", "relaxed"])
-def test_numbers_that_programs_share_may_be_traced(name):
+def test_lam_and_schedule_may_be_traced(name):
+    """Allows runs that differ in these numbers to share a program."""
+
     def trained(end, start):
         config = small_config(name, density_schedule__name="cubic")
         with config.ignore_type():

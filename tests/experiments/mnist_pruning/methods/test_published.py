@@ -44,7 +44,7 @@ def by_loops(w, lam):
     return len(blocks), expected
 
 
-def test_it_is_the_exact_one_where_no_two_weights_are_close():
+def test_exact_gradient_without_near_ties():
     apart = np.linspace(-0.97, 0.93, N)
     assert np.diff(np.sort(np.abs(apart))).min() > TOLERANCE
     exact = gradient(apart, 0.2, "operator")

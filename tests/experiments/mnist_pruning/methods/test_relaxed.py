@@ -22,7 +22,7 @@ def relaxed(w, **fields):
     return method.weights(w, {}, jnp.float32(0), None)
 
 
-def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_mean_or_fall_to_0():
+def test_relaxed_forms_match_oracle():
     def kept(w):
         return relaxed(w, form="stop_gradient")
 
@@ -48,7 +48,7 @@ def test_forms_are_the_operator_or_the_mask_times_the_weights_and_lam_may_be_a_m
     np.testing.assert_array_equal(end, ops.hard_topk_mag(W, 6))
 
 
-def test_straight_through_it_is_hard_forward_and_relaxed_backward():
+def test_hard_forward_relaxed_backward():
     config = small_config("straight_through", density=0.3, lam__start=0.3)
     method = METHODS["straight_through"].make(config, 10)
     pull = jnp.arange(20.0)
@@ -64,7 +64,7 @@ def test_straight_through_it_is_hard_forward_and_relaxed_backward():
     assert np.count_nonzero(expected) > 6
 
 
-def test_the_support_falls_as_a_cubic_until_it_is_hard():
+def test_support_schedule_falls_as_a_cubic():
     w, fields = jax.random.normal(jax.random.key(0), (640,)), {"lam__schedule": "support", "hard_after": 0.8}
     method = METHODS["relaxed"].make(small_config("relaxed", debias=True, **fields), 10)
     weights = jax.jit(jax.vmap(lambda progress: method.weights(w, {}, progress, None)))
@@ -84,7 +84,7 @@ def test_the_support_falls_as_a_cubic_until_it_is_hard():
         ),
     ],
 )
-def test_what_a_form_or_schedule_has_not_is_refused(fields, wrong, why):
+def test_incompatible_fields_are_refused(fields, wrong, why):
     config = small_config("relaxed")
     config.update_from_flattened_dict(fields | wrong)
     ((field, value),) = wrong.items()

@@ -34,7 +34,7 @@ def balanced(logits, limit):
     return outcome_and_gradient(BalancedExpertChoice(K, S, limit, 0.5), logits)
 
 
-def test_every_expert_has_k_tokens_no_token_more_experts_than_its_limit_and_the_gradient_goes_through_the_plan():
+def test_balanced_plan_keeps_both_limits():
     limit, step = np.float32(E * K / S), 1e-2 * CHANGE  # no room: every token has as many
     (_, routed), gradient = jax.tree.map(np.asarray, balanced(LOGITS, limit))
     mask = routed.combine / routed.gates
@@ -51,7 +51,7 @@ def test_every_expert_has_k_tokens_no_token_more_experts_than_its_limit_and_the_
     np.testing.assert_allclose((after - before) / 2, slope, rtol=0.1)
 
 
-def test_straight_through_is_the_hard_router_forward_and_the_relaxed_one_backward():
+def test_hard_forward_relaxed_backward():
     routers = {
         "hard": HardExpertChoice(K, "logits"),
         "relaxed": RelaxedExpertChoice(K, C, 0.7),
@@ -103,7 +103,7 @@ def found():
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_on_the_batch_of_its_thresholds_it_is_expert_choice_to_the_bit(name, found):
+def test_own_thresholds_give_expert_choice(name, found):
     jax.tree.map(np.testing.assert_array_equal, found[name][1], found[name][0])
     if name == "hard":
         for field in ("token", "weight"):
@@ -111,7 +111,7 @@ def test_on_the_batch_of_its_thresholds_it_is_expert_choice_to_the_bit(name, fou
         np.testing.assert_array_equal(found[name][1].combine, found["k"].combine)
 
 
-def test_a_buffer_has_the_tokens_of_largest_score_and_the_rest_is_dropped(found):
+def test_buffer_keeps_the_largest_scores(found):
     many = found["hard"][2]
     assert (many.selected > K).any()
     np.testing.assert_array_equal(many.selected, (many.combine > 0).sum(axis=1))

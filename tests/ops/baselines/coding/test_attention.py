@@ -24,7 +24,7 @@ def distances(weights, x):
     return np.linalg.norm(x - np.asarray(weights) @ D.T, axis=-1)
 
 
-def test_the_nearest_point_of_the_convex_hull(x64):
+def test_finds_nearest_point_of_convex_hull(x64):
     found = scale_free_attention(X, D, tol=1e-13, max_iter=20_000)
     weights = np.asarray(found.code)
     assert np.all(found.converged)
@@ -65,7 +65,7 @@ def test_derivatives(x64):
     check_grads(function, (x, dictionary), 1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-6)
 
 
-def test_a_common_shift_takes_no_digits_of_the_derivative():
+def test_common_shift_keeps_derivatives():
     x, dictionary = (np.round(1024 * value) / 1024 for value in (3.0 * X[0, :2], D[:, :5]))  # shifts round nothing
 
     def function(x, dictionary):
@@ -85,7 +85,7 @@ def test_a_common_shift_takes_no_digits_of_the_derivative():
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-def test_sparsemax_attention_is_that_of_the_oracle(x64):
+def test_sparsemax_attention_matches_oracle(x64):
     query, keys, values = (oracles.samples(shape, seed) for seed, shape in enumerate([(2, 3, 4), (2, 7, 4), (2, 7, 5)]))
     where = oracles.samples((2, 3, 7), 5) > -0.3
     where[1, 2] = False

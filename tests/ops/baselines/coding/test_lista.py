@@ -28,7 +28,7 @@ def test_starts_as_that_many_steps_of_ista(x64):
     np.testing.assert_allclose(codes, ista.code, atol=1e-14)
 
 
-def test_a_few_steps_of_adam_bring_it_closer_to_the_exact_codes():
+def test_training_halves_the_code_error():
     shrinkage = "sigshrink"
     exact = sparse_code(X, D, LAM)
     assert np.all(exact.converged)
@@ -61,7 +61,7 @@ def test_a_few_steps_of_adam_bring_it_closer_to_the_exact_codes():
     assert all(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
 
 
-def test_sharp_sigshrink_keeps_what_soft_thresholding_shrinks():
+def test_sharp_sigshrink_does_not_shrink():
     @jax.jit
     def codes_and_bound(dictionary):
         models = [Lista(dictionary, LAM, 1, shrinkage, sharpness=1e6) for shrinkage in ("soft", "sigshrink")]
@@ -72,6 +72,6 @@ def test_sharp_sigshrink_keeps_what_soft_thresholding_shrinks():
     np.testing.assert_allclose(sharp, soft + threshold * np.sign(soft), atol=1e-6)
 
 
-def test_codes_have_the_dtype_of_what_they_are_of():
+def test_codes_keep_the_input_dtype():
     model = Lista(D, LAM, 2)
     assert jax.eval_shape(lambda x: model(model.init(), x), X.astype(jnp.bfloat16)).dtype == jnp.bfloat16

@@ -44,7 +44,7 @@ def test_agrees_with_coordinate_descent(x64):
     assert steps["fista"] < steps["ista"] / 4  # what acceleration is for
 
 
-def test_the_gap_bounds_the_error_of_the_objective(x64):
+def test_gap_bounds_the_objective_error(x64):
     for most in (0, 1, 5, 40):
         found = sparse_code(X, D, LAM, tol=1e-10, max_iter=most)
         assert np.all((found.iterations == most) | found.converged)
@@ -70,7 +70,7 @@ def test_ista_is_the_iteration_of_the_note(x64):
         np.testing.assert_allclose(found.code, y, atol=1e-12)
 
 
-def test_extreme_units_a_nan_and_a_dictionary_of_zeros_in_float32():
+def test_extreme_units_are_solved_in_float32():
     for x_unit, unit in ((1e-25, 1e-10), (1e15, 1e15)):
         x, dictionary = np.float32(X * x_unit), np.float32(D * unit)
         x[0, 1, 2] = np.nan
@@ -90,7 +90,7 @@ def test_derivatives_to_second_order(x64):
     oracles.check_derivatives(function, (x, dictionary, lam), 1e-5)
 
 
-def test_dependent_atoms_have_finite_derivatives():
+def test_twin_atoms_have_finite_gradients():
     dictionary = np.float32(np.repeat(D, 2, axis=1))  # every atom twice: how they share is arbitrary
     weights = np.float32(oracles.samples(2 * ATOMS, 3))
 
@@ -104,7 +104,7 @@ def test_dependent_atoms_have_finite_derivatives():
     assert max(np.abs(leaf).max() for leaf in gradients) < 1e3
 
 
-def test_the_bound_of_the_curvature_is_close_and_safe():
+def test_curvature_bound_is_close_and_safe():
     dictionary = oracles.samples((30, 20), 4)
     norm, compiled = np.linalg.norm(dictionary, 2) ** 2, jax.jit(curvature_bound)
     for unit in (1e-15, 1.0, 1e15):
@@ -112,7 +112,7 @@ def test_the_bound_of_the_curvature_is_close_and_safe():
 
 
 @pytest.mark.parametrize("sum_is_fixed", [False, True])
-def test_atoms_that_a_row_does_not_use_do_not_matter_to_it_however_large(sum_is_fixed):
+def test_derivative_ignores_unused_atoms(sum_is_fixed):
     dictionary = oracles.samples((6, 5), dtype=np.float32)
     dictionary[:, 3:] *= 1e4
     x, moved = oracles.samples((2, 6), 1, np.float32), oracles.samples((2, 6), 2, np.float32)
@@ -136,14 +136,14 @@ def test_atoms_that_a_row_does_not_use_do_not_matter_to_it_however_large(sum_is_
 sigshrink = jax.jit(coding.sigshrink)
 
 
-def test_shrinks_by_the_largest_magnitude_left_out():
+def test_soft_threshold_is_largest_left_out():
     x = np.float32([[3, -2, 0.5, -1.5], [2, 1, -1, 1], [1, -2, 0, 3], [1, -2, 0, 3]])
     found = jax.jit(jax.vmap(coding.soft_threshold_topk))(x, np.float32([2, 2, 4, 0]))
     # Ties at the threshold leave fewer.
     np.testing.assert_allclose(found, [[1.5, -0.5, 0, 0], [1, 0, 0, 0], [1, -2, 0, 3], [0, 0, 0, 0]])
 
 
-def test_sigshrink_is_the_formula_and_sharp_it_is_hard_thresholding():
+def test_sigshrink_formula_and_hard_limit():
     x = np.linspace(-3, 3, 13).astype(np.float32)
     expected = x / (1 + np.exp(-5 * (np.abs(x) - 1)))
     np.testing.assert_allclose(sigshrink(x, 1.0, 5.0), expected, rtol=1e-5)
@@ -151,14 +151,14 @@ def test_sigshrink_is_the_formula_and_sharp_it_is_hard_thresholding():
     np.testing.assert_array_equal(sigshrink(x, 1.0, 1e6)[:5], np.float32([-2.0, 0.0, 0.0, 0.0, 1.1]))
 
 
-def test_sigshrink_is_finite_with_its_gradients_where_the_exponential_is_not():
+def test_sigshrink_gradients_stay_finite():
     x = np.float32([-1e30, -1e3, 0.0, 1e-30, 1e3, 1e30])
     gradient = jax.jit(jax.grad(lambda x, t, s: sigshrink(x, t, s).sum(), (0, 1, 2)))(x, 10.0, 1e3)
     assert all(np.isfinite(leaf).all() for leaf in gradient)
 
 
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)], ids=["tall", "wide"])
-def test_solves_the_normal_equations_with_its_derivatives_in_float32_too(x64, shape):
+def test_ridge_code_solves_normal_equations(x64, shape):
     lam, dictionary, x = 0.7, oracles.samples(shape), oracles.samples((2, shape[0]), 1)
     expected = np.linalg.solve(dictionary.T @ dictionary + lam * np.eye(shape[1]), dictionary.T @ x.T).T
     code = jax.jit(ridge_code)

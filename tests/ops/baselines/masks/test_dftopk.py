@@ -16,7 +16,8 @@ def test_agrees_with_the_formula(x64):
         np.testing.assert_allclose(dftopk_mask(x, k, lam=lam), expected, atol=1e-13)
 
 
-def test_rows_without_a_threshold_and_extreme_entries_have_finite_masks_and_gradients():
+def test_extreme_rows_have_finite_gradients():
+    """Two rows have at most k entries above -inf, and so no threshold."""
     inf = np.inf
     x = [[0.3, -inf, -inf, -inf], [0.3, 0.1, -inf, -inf], [3e38, -3e38, inf, 0], [1, 1, 1, 1], [np.nan, 1, 2, 3]]
 

@@ -77,7 +77,7 @@ def test_agrees_with_the_formula_in_float64(x64, name):
 
 
 @pytest.mark.parametrize("name", ["entropic_ot_topk", "lapsum_topk"])  # the first is logistic
-def test_derivatives_of_thresholds_to_second_order(x64, name):
+def test_second_derivatives_of_thresholds(x64, name):
     arguments = SMALL, np.array([3.4, 2.2]), np.array([0.7, 1.1])
     oracles.check_derivatives(lambda x, k, lam: mask(name, x, k, lam), arguments, 1e-5)
 
@@ -168,7 +168,7 @@ def test_entries_far_from_0_beside_lam(x64):
     np.testing.assert_allclose(y, expected("sigmoid_topk", x, 7, np.float32(1e-3)), atol=2e-6)
 
 
-def test_no_mask_forms_the_matrix_of_all_pairs():
+def test_no_mask_builds_a_pairwise_matrix():
     n = 3000
     x = np.ones(n, np.float32)
     for name, limit in [
@@ -187,7 +187,7 @@ def test_no_mask_forms_the_matrix_of_all_pairs():
 
 
 @pytest.mark.parametrize("name", ["sigmoid_topk", "entropic_ot_topk", "lapsum_topk", "dftopk"])
-def test_entries_that_take_no_part_are_as_if_absent(name):
+def test_where_false_acts_as_minus_infinity(name):
     mask, where = getattr(baselines, f"{name}_mask"), np.arange(40) % 3 > 0
     found = mask(np.where(where, X, np.nan), 5, lam=0.1, where=where)
     np.testing.assert_array_equal(found, mask(np.where(where, X, -np.inf), 5, lam=0.1))

@@ -13,7 +13,7 @@ X2 = np.array([0.3, -0.2])
 LAM = 0.7
 
 
-def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
+def test_mask_and_derivatives_are_unbiased(x64):
     def estimate(key):
         def first(x, lam):
             return perturbed_topk_mask(x, 1, lam=lam, num_samples=100, key=key)[0]
@@ -31,7 +31,7 @@ def test_mask_and_derivatives_of_two_entries_are_unbiased(x64):
     assert np.all(np.abs(np.mean(values, 0) - expected) < 4 * error)
 
 
-def test_rows_have_noise_and_derivatives_of_their_own_and_absent_entries_none():
+def test_each_row_has_its_own_noise():
     """Multiples of 1 / 8 that sum to k; hard with little noise, the same share for all with much."""
     x = np.tile(oracles.samples((1, 20), dtype=np.float32), (6, 1))
     x[5, 4:] = -np.inf
