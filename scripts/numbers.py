@@ -64,10 +64,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def load(directory: Path) -> list[Run]:
-    """Returns all runs that are archived below a directory."""
+    """Returns all runs that are archived below a directory, and as one those that differ in their seeds alone."""
     archives = [path.read_bytes() for path in sorted(directory.rglob("runs.jsonl"))]
-    records = (json.loads(line) for archive in archives for line in archive.splitlines())
-    return [Run(record["summary"]["seeds"], _metrics(record["rows"]), record["rows"]) for record in records]
+    alike: dict[str, list[Run]] = {}
+    for record in (json.loads(line) for archive in archives for line in archive.splitlines()):
+        run = Run(record["summary"]["seeds"], _metrics(record["rows"]), record["rows"])
+        alike.setdefault(json.dumps(record["config"] | {"seeds": None}, sort_keys=True), []).append(run)
+    groups = [members for members in alike.values() if len(members) > 1]
+    return [run for members in alike.values() for run in members] + [_joined(members) for members in groups]
+
+
+def _joined(members: Sequence[Run]) -> Run:
+    shared = set.intersection(*(set(run.metrics) for run in members))
+    metrics = {name: [value for run in members for value in run.metrics[name]] for name in shared}
+    return Run([seed for run in members for seed in run.seeds], metrics, [])
 
 
 def intervals(text: str) -> list[str]:

@@ -182,7 +182,7 @@ def test_rows(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stability(run: Run) -> list[list[float | None]]:
-    """Returns the stability by layer and row of metrics, of which the first has none; a joined run has no rows."""
+    """Returns the stability by layer and row of metrics, of which the first has none."""
     return [layer for row in run.rows[1:] for layer in row.get("test_stability", {}).values()]
 
 

@@ -7,8 +7,8 @@ tokens  a stand-in for V-MoE S/32 on JFT-300M: a small network on maps of ImageN
        validation, then ten seeds of each train for test; 90 minutes on 2 CPU cores
 longer  the same, and the paper's two routers and a dense network for four times as many steps, at a rate chosen for
        that with one seed, then a lam with three; in the same directory
-seeds  the same, and ten more seeds of the hard router and the paper's for as many steps, in the same directory; two
-       hours on one core
+seeds  the same, and ten more seeds of the hard router and the paper's two for as many steps, in the same directory;
+       three hours on one core
 small  the runs of results/vmoe, a stand-in that learns its features itself: a small network on CIFAR-100 with the same
        routing problem. The learning rate of the hard router and lam of the relaxed ones are chosen on validation, then
        every router trains for test at the rate of the hard one; under an hour on 2 CPU cores
@@ -55,9 +55,8 @@ LONGER = {
 }
 LONGER_STEPS = 3200
 LONGER_LAM_SEEDS = (100, 101, 102)
-# Routers that train with further seeds, which had no part in what led to their comparison: the first ten of forty that
-# were planned before any was trained.
-MORE_SEEDS = ("hard-logits", "relaxed-logits-dykstra10")
+# Routers that train with further seeds, which had no part in what led to their comparison.
+MORE_SEEDS = ("hard-logits", "relaxed-logits", "relaxed-logits-dykstra10")
 FURTHER = (tuple(range(10, 20)),)
 # The two routers of the paper in every form; other routers train at their defaults.
 FORMS: dict[str, tuple[str, Fields]] = {

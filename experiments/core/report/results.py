@@ -160,7 +160,7 @@ def alike(runs: Iterable[Run], key: Callable[[Run], Any] | None = None) -> list[
 
 
 def pooled(runs: Iterable[Run]) -> list[Run]:
-    """Joins runs that differ in their seeds alone; a joined run has all their names, and no rows."""
+    """Joins runs that differ in their seeds alone; a joined run has all their names and rows."""
     return [_joined(members) if len(members) > 1 else members[0] for members in alike(runs)]
 
 
@@ -254,8 +254,19 @@ def _joined(members: Sequence[Run]) -> Run:
     return Run(
         name=", ".join(run.name for run in members),
         config=members[0].config | {"seeds": seeds},
-        rows=[],
+        rows=[_side_by_side(rows) for rows in zip(*(run.rows for run in members), strict=False)],
         summary=summaries[0] | sums | {"seeds": seeds, "final": finals},
         environment=members[0].environment,
         examples={name: np.concatenate([run.examples[name] for run in members]) for name in sorted(kept)},
     )
+
+
+def _side_by_side(values: Sequence[Any]) -> Any:
+    """Joins values of rows: lists by seed one after the other, dicts by name; a number that is not the same is None."""
+    first = values[0]
+    if isinstance(first, dict):
+        shared = [name for name in first if all(name in value for value in values)]
+        return {name: _side_by_side([value[name] for value in values]) for name in shared}
+    if isinstance(first, list):
+        return [number for value in values for number in value]
+    return first if all(value == first for value in values) else None

@@ -124,6 +124,14 @@ def test_pooled_joins_runs_of_other_seeds():
     assert pooled([runs[0], runs[0]]) == [runs[0], runs[0]]  # a repetition
 
 
+def test_pooled_joins_rows_seed_by_seed():
+    of_a = [{"step": step, "seconds": 1.0 * step, "router": {"load": [0.1, None]}} for step in (5, 10)]
+    of_b = [{"step": step, "seconds": 2.0 * step, "router": {"load": [0.3]}, "extra": [1]} for step in (5, 10)]
+    runs = [run_of("a", (0, 1), (1.0, 3.0)), run_of("b", (2,), (5.0,))]
+    (joined,) = pooled(dataclasses.replace(run, rows=rows) for run, rows in zip(runs, (of_a, of_b), strict=True))
+    assert joined.rows == [{"step": s, "seconds": None, "router": {"load": [0.1, None, 0.3]}} for s in (5, 10)]
+
+
 def test_values_as_people_write_them():
     assert shown("rescaled", "debias", value=True) == "rescaled"
     assert shown("lam", "lam.start", 1e-4) == "lam = 1e-4"
