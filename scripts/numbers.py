@@ -76,7 +76,7 @@ def load(directory: Path) -> list[Run]:
 
 def _joined(members: Sequence[Run]) -> Run:
     shared = set.intersection(*(set(run.metrics) for run in members))
-    metrics = {name: [value for run in members for value in run.metrics[name]] for name in shared}
+    metrics: dict[str, Numbers] = {name: [value for run in members for value in run.metrics[name]] for name in shared}
     return Run([seed for run in members for seed in run.seeds], metrics, [])
 
 
