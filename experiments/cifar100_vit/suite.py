@@ -121,6 +121,7 @@ class Setting:
       losses: names in FORMS.
       rates, decays: learning rates to try for each loss, then weight decays at the best of them.
       lams: what losses with lam try in the place of weight decays.
+      further_lams: what a loss tries too, by its name: the edge of `lams` was its best.
       variant: the config's option for the network.
     """
 
@@ -131,12 +132,13 @@ class Setting:
     rates: Sequence[float] = RATES_ON_FEATURES
     decays: Sequence[float] = DECAYS
     lams: Sequence[float] = ()
+    further_lams: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     variant: str = "features"
 
-    def tried_at_best_rate(self, form: Form) -> tuple[str, Sequence[float]]:
+    def tried_at_best_rate(self, name: str) -> tuple[str, Sequence[float]]:
         """Returns the field that a loss tries at its best rate, and the values."""
-        if self.lams and "lam" in LOSSES[form.loss].reads:
-            return "loss.lam", self.lams
+        if self.lams and "lam" in LOSSES[FORMS[name].loss].reads:
+            return "loss.lam", (*self.lams, *self.further_lams.get(name, ()))
         return "optimizer.weight_decay", self.decays
 
 
@@ -148,13 +150,14 @@ OTHER_SETTINGS = (
     # The best rate falls with the length of training, so lower ones are tried.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
-# As many settings for cross-entropy as for losses with lam.
+# As many settings for cross-entropy as for losses with lam, but for two of these at an edge.
 LAST_BLOCK = Setting(
     "",
     losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature"),
     rates=RATES_ON_FEATURES[:11],
     decays=FEW_IMAGES_DECAYS,
     lams=(0.1, 0.3, 3.0, 10.0),
+    further_lams={"topk-p2": (0.03, 0.01), "topk-p4_3": (0.03, 0.01)},
     variant="last_block",
 )
 
@@ -248,7 +251,7 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
         at_best_rate = f"{setting.prefix}{IS_AT_1.get(name, name)}, rate"
         for label, tried in () if name in IS_AT_1 else _rates_and_lams(setting.rates, form.temperatures):
             yield SuiteRun(f"{sweep}-{label}", base, tried, candidate_for=at_best_rate, variant=variant)
-        field, values = setting.tried_at_best_rate(form)
+        field, values = setting.tried_at_best_rate(name)
         for value in values:
             run = f"{sweep}-{field.split('.')[-1].removeprefix('weight_')}{value:g}"
             yield SuiteRun(run, base, {field: value}, candidate_for=best, best_of=at_best_rate, variant=variant)
