@@ -167,8 +167,11 @@ def test_tree_leaves_keep_their_sharding(explicit):
     assert jax.tree.map(jax.typeof, kept) == jax.tree.map(jax.typeof, placed)
 
 
-@pytest.mark.parametrize("shape", [(2**16,), (2, 2**16)], ids=["row", "rows"])
-@pytest.mark.parametrize("operator", [ops.topk_mask, ops.hard_topk_mask])
+@pytest.mark.parametrize(
+    ("operator", "shape"),
+    [(ops.topk_mask, (2**16,)), (ops.hard_topk_mask, (2**16,)), (ops.hard_topk_mask, (2, 2**16))],
+    ids=["mask-row", "hard-row", "hard-rows"],
+)
 def test_the_compiler_gathers_nothing(operator, shape):
     mesh = jax.make_mesh((8,), ("a",), axis_types=(AxisType.Auto,))
     places = NamedSharding(mesh, P(*(len(shape) - 1) * [None], "a"))
