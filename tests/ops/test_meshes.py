@@ -80,14 +80,15 @@ def narrow(arrays):
 
 
 @pytest.mark.parametrize("name", TRIED)
-def test_explicit_axes(name):
+def test_explicit_axes(name, x64):
+    """In double precision, where a type that is wrong is another one; `test_dtypes.py` tries what is not here."""
     call, mesh = CALLS[name], mesh_of(AxisType.Explicit)
     with jax.set_mesh(mesh):
         arrays = placed(narrow(call.arrays), mesh)
         y, gradients = jax.eval_shape(functools.partial(value_and_gradients, call), arrays)
     floats = {leaf.dtype.name for leaf in jax.tree.leaves(y) if jnp.issubdtype(leaf.dtype, jnp.floating)}
     same = any(array.dtype == jnp.bfloat16 for array in arrays.values())
-    assert floats <= {"bfloat16" if same else "float32"} | ({"float32"} if name in WIDER else set())
+    assert floats <= {"bfloat16" if same else "float64"} | ({"float32"} if name in WIDER else set())
     for key, gradient in gradients.items():
         assert gradient.sharding.spec == jax.typeof(arrays[key]).sharding.spec
     for leaf in jax.tree.leaves(y):  # results lie where their argument does
