@@ -145,6 +145,28 @@ def check_derivatives(function, arguments, tolerance=1e-6, step=1e-6):
     return np.asarray(here[0])
 
 
+def check_gradients(function, arguments, tolerance=1e-6, step=1e-6):
+    """Gradients of all arguments at once, as in ``check_derivatives``, of what has no others; returns the value."""
+    rng = np.random.default_rng(0)
+    arguments = tuple(np.asarray(a, np.float64) for a in arguments)
+    cotangent = rng.normal(size=jax.eval_shape(function, *arguments).shape)
+
+    @jax.jit
+    def both(arguments):
+        y, pull = jax.vjp(function, *arguments)
+        return y, pull(cotangent)
+
+    y, gradients = both(arguments)
+    for _ in range(2):
+        tangents = tuple(rng.normal(size=a.shape) for a in arguments)
+        right, left = (
+            both(tuple(a + h * t for a, t in zip(arguments, tangents, strict=True)))[0] for h in (step, -step)
+        )
+        found = sum(np.vdot(g, t) for g, t in zip(gradients, tangents, strict=True))
+        np.testing.assert_allclose(found, np.vdot(cotangent, right - left) / (2 * step), rtol=tolerance, atol=tolerance)
+    return np.asarray(y)
+
+
 def equations(jaxpr):
     """All equations of a jaxpr, those of its inner jaxprs included."""
     jaxpr = getattr(jaxpr, "jaxpr", jaxpr)

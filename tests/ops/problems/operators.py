@@ -123,9 +123,8 @@ def _slots_call(setting: Setting) -> Call:
 def _leaves(setting: Setting, x: Array) -> list[Array]:
     """A row cut into leaves."""
     if setting.groups:
-        above, below = setting.leaves
-        cut = above[0] * above[1]
-        return [x[:cut].reshape(above), x[cut:].reshape(below)]
+        cuts = np.cumsum([height * width for height, width in setting.leaves])
+        return [leaf.reshape(shape) for leaf, shape in zip(jnp.split(x, cuts[:-1]), setting.leaves, strict=True)]
     first, second = setting.n // 3, setting.n // 2
     return [x[:first], x[None, first:second], x[second:]]
 

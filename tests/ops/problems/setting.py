@@ -74,9 +74,9 @@ class Setting:
         return 4 if self.groups == "runs" else int(self.members.max()) + 1 if self.groups else self.n
 
     @property
-    def leaves(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Shapes of the two matrices that hold groups; ``n`` is a multiple of 12."""
-        return (4, self.n // 6), (4, self.n // 12)
+    def leaves(self) -> tuple[tuple[int, int], ...]:
+        """Shapes of the matrices that hold groups; ``n`` is a multiple of 12. Runs do not compete with each other."""
+        return ((4, self.n // 4),) if self.groups == "runs" else ((4, self.n // 6), (4, self.n // 12))
 
     @property
     def members(self) -> np.ndarray:

@@ -65,12 +65,15 @@ LIES = {
 def test_no_lying_model_breaks_the_bound(shape, lie):
     roots, sizes = np.tile(ROOTS, len(SIZES)), np.repeat(SIZES, len(ROOTS))
     right = {"step": 1.0, "lopsided": 1e-4}[shape]
-    root = solve(
-        lambda hi, lo: jnp.where((roots - hi) - lo > 0, right, -1.0),
-        jnp.zeros(roots.shape),
-        lambda gamma: LIES[lie](gamma, roots, sizes),
-    )
-    check(root, roots)
+
+    @jax.jit
+    def solved(start):
+        def step(gamma):
+            return LIES[lie](gamma, roots, sizes)
+
+        return solve(lambda hi, lo: jnp.where((roots - hi) - lo > 0, right, -1.0), start, step)
+
+    check(solved(np.zeros(roots.shape, np.float32)), roots)
 
 
 def test_finds_root_between_adjacent_floats():
@@ -84,12 +87,12 @@ def test_finds_root_between_adjacent_floats():
         return Evaluation(value, value, nothing, nothing > 0, value == 0, scale)
 
     ends = End(float(LIMITS.min), jnp.inf), End(float(LIMITS.max), -jnp.inf)
-    point = find_root(evaluate, jnp.zeros(1), *ends).point
+    point = jax.jit(lambda start: find_root(evaluate, start, *ends).point)(np.zeros(1, np.float32))
     assert float(point.hi[0]) == 1
     np.testing.assert_allclose(point.lo, apart, rtol=1e-5)
 
 
 def test_a_row_that_is_not_done_is_nan(monkeypatch):
     monkeypatch.setattr(rootfinding, "most_evaluations", lambda dtype: 5)
-    root = solve(SHAPES["step"], jnp.zeros(6))
+    root = jax.jit(lambda start: solve(SHAPES["step"], start))(np.zeros(6, np.float32))
     assert np.isnan(root.point.hi).all()
