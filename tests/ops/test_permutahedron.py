@@ -1,9 +1,10 @@
-"""Sort, rank, quantile and projection: golden values, permutations by brute force, the hull by a generic solver."""
+"""Sort, rank, quantile and projection: permutations by brute force, the hull by a generic solver, entries far away."""
 
 import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,46 +46,43 @@ def test_projection_against_generic_solver():
     np.testing.assert_array_equal(np.isnan(project(W, x)).all(axis=1), [True, True, False])
 
 
-ROWS = np.tile([5.0, 1.0, 2.0], (3, 1))
-
-
-def test_golden_values():
-    strengths = np.array([1.0, 0.1, 0.0])
-    expected = [[5 / 3, 8 / 3, 11 / 3], [1, 2, 5], [1, 2, 5]]
-    np.testing.assert_allclose(soft_sort(ROWS, lam=strengths), expected)
-    two = np.full(3, 2.0)
-    ranks = soft_rank(ROWS, lam=two)
-    np.testing.assert_allclose(ranks[0], [3, 1.25, 1.75])
-    np.testing.assert_allclose(soft_quantile(ROWS, 0.5, lam=1.0), 8 / 3)
-    # Ranks are not moved by a shift.
-    np.testing.assert_allclose(soft_rank(ROWS + np.array([[1e6], [0], [-1e6]]), lam=two), ranks, atol=1e-7)
-    assert soft_sort(np.zeros((2, 0))).shape == (2, 0)
-
-
-@pytest.mark.parametrize(("dtype", "descending"), [(np.float32, False), (np.float64, True)])
-def test_far_masks_lose_no_small_entry(dtype, descending):
+# The last solver has one float for each entry, whose rounding is above lam.
+@pytest.mark.parametrize(
+    ("dtype", "descending", "solver", "p"),
+    [(np.float32, False, "pav", 2.0), (np.float64, True, "pav", 1.5), (np.float32, False, "dykstra", 2.0)],
+)
+def test_far_masks_lose_no_small_entry(dtype, descending, solver, p):
     sign = -1 if descending else 1
     far = np.array([-1e9, 1e9, -1e30, float(np.finfo(dtype).min)])[:, None]
     x = sign * np.concatenate([np.tile([0.3, 0.1, 0.2], (4, 1)), np.tile(far, (1, 5))], axis=1).astype(dtype)
     expected = np.where(far < 0, [[8, 6, 7, 3, 3, 3, 3, 3]], [[3, 1, 2, 6, 6, 6, 6, 6]])
-    # The last solver has one float for each entry, whose rounding is above lam.
-    for solver, p in (("pav", 2.0), ("pav", 1.5), ("dykstra", 2.0)):
+
+    @jax.jit
+    def ranks_and_slope(x):
         ranks, slopes = jax.vjp(functools.partial(soft_rank, lam=1e-3, p=p, descending=descending, solver=solver), x)
-        np.testing.assert_allclose(ranks, expected, rtol=1e-5)
-        slope = np.asarray(slopes(np.tile(np.arange(8, dtype=dtype), (4, 1)))[0])
-        assert not slope[:, :3].any()
-        assert np.isfinite(slope).all()
+        return ranks, slopes(jnp.tile(jnp.arange(8, dtype=dtype), (4, 1)))[0]
+
+    ranks, slope = jax.device_get(ranks_and_slope(x))
+    np.testing.assert_allclose(ranks, expected, rtol=1e-5)
+    assert not slope[:, :3].any()
+    assert np.isfinite(slope).all()
 
 
 def test_quantiles_without_regularisation():
-    q = np.array([0.0, 0.3, 0.5, 1.0])
-    x = W.reshape(3, 2, 2)
-    for axis in (1, (0, 2)):
-        np.testing.assert_allclose(soft_quantile(x, q, lam=0.0, axis=axis), np.quantile(x, q, axis=axis))
-    slope = jax.jacobian(functools.partial(soft_quantile, lam=0.0), 1)(W, q[:2])
-    np.testing.assert_allclose(slope[1, :, 1], 3 * np.diff(np.sort(W))[:, 0])
-    assert soft_quantile(np.array([3.0]), 0.4) == 3
-    assert soft_quantile(x[:0], q).shape == (4, 0, 2)
+    q, x = np.array([0.0, 0.3, 0.5, 1.0]), W.reshape(3, 2, 2)
+
+    def quantiles(q):
+        return [soft_quantile(x, q, lam=0.0, axis=axis) for axis in (1, (0, 2))], soft_quantile(np.array([3.0]), q[1])
+
+    # Along the second of the probabilities: 0.3 is 0.3 of the way from 0 to 1, 1.5 of that from 0 to 5.
+    (found, one), (slopes, _) = jax.jit(lambda q: jax.jvp(quantiles, (q,), (jnp.eye(4)[1],)))(q)
+    for quantile, slope, axis, last, below in zip(found, slopes, (1, (0, 2)), (1, 5), (0, 1), strict=True):
+        np.testing.assert_allclose(quantile, np.quantile(x, q, axis=axis))
+        low, high = np.quantile(x, [below / last, (below + 1) / last], axis=axis)
+        np.testing.assert_allclose(slope, np.eye(4)[1].reshape(4, *low.ndim * [1]) * last * (high - low), atol=1e-12)
+    assert one == 3
+    assert jax.eval_shape(soft_quantile, x[:0], q).shape == (4, 0, 2)
+    assert jax.eval_shape(soft_sort, np.zeros((2, 0))).shape == (2, 0)
 
 
 def test_soft_sort_is_nan_on_overflow():
@@ -114,10 +112,10 @@ def test_absent_and_infinite_entries():
             return quantiles[0].sum() + ranks.sum(where=x == np.inf), (quantiles, ranks)
 
         slope, (quantiles, ranks) = jax.grad(total, has_aux=True)(x)
-        falling = (function(x, descending=True, **options) for function in (soft_sort, soft_rank))
+        falling = (function(x, descending=True, **options | {"p": 2.0}) for function in (soft_sort, soft_rank))
         return slope, quantiles, ranks, *falling
 
-    def projected(x, w, **options):
+    def projected(x, w, p, **options):
         of = problem(x, 0, lam, p, **options)
         wanted = project(of, of.x, np.longdouble(w), bool(options)).wanted
         return {name: values.astype(float) for name, values in wanted.items()}
@@ -125,18 +123,18 @@ def test_absent_and_infinite_entries():
     slope, quantiles, ranks, falling_sort, falling_ranks = map(np.asarray, everything(given))
     same = functools.partial(np.testing.assert_allclose, atol=1e-9)
     places = np.tile(np.arange(1.0, 6), (4, 1))
-    falling = projected(-places, rest)["value"]
+    falling = projected(-places, rest, 2.0)["value"]
     same(falling_sort[:4], np.concatenate([falling, np.full((4, 3), -np.inf)], axis=1))
     same(falling_sort[4:8], np.concatenate([np.full((4, 3), np.inf), falling], axis=1))
-    same(falling_ranks[:4][finite], projected(-rest, places)["value"].ravel())
-    same(ranks[4:8][finite], projected(rest, places)["value"].ravel())
+    same(falling_ranks[:4][finite], projected(-rest, places, 2.0)["value"].ravel())
+    same(ranks[4:8][finite], projected(rest, places, p)["value"].ravel())
     same(np.sort(ranks[4:8][~finite].reshape(4, 3)), [[6, 7, 8]] * 4)
     assert (falling_ranks[:4][~finite] == 0).all()
     assert (falling_ranks[8] == 0).all()
     # 0.3 is 1.2 of the way from 0 to 4, 2.1 of that from 0 to 7; at lam = 0 there is no one slope.
     for first, shares, last in ((0, [0, 0.8, 0.2, 0, 0], None), (4, [0, 0, 0.9, 0.1, 0], np.inf)):
         rows = slice(first, first + 4)
-        rising = projected(places, rest, cotangent=np.tile(shares, (4, 1)))
+        rising = projected(places, rest, p, cotangent=np.tile(shares, (4, 1)))
         same(quantiles[0, rows], rising["value"] @ shares)
         same(quantiles[1, rows], last or rising["value"][:, -1])
         same(slope[rows][finite].reshape(4, 5)[1:], rising["x"][1:])

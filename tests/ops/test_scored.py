@@ -50,9 +50,10 @@ def expected_masks(kind, scores, k):
 
 @functools.cache
 def selection(kind):
-    """Compiles, for any budget, the weights that a pruner selects by scores."""
+    """Compiles, for any budget, the weights that a pruner selects by scores, in training or at the end."""
     pruner = Pruner(k=lambda step: step, lam=0.5, straight_through=True, warn=False, **KINDS[kind][0])
-    return jax.jit(lambda scores, k: pruner(Scored(split(WEIGHTS), scores), k))
+    select = pruner if kind == "whole" else pruner.harden
+    return jax.jit(lambda scores, k: joined(select(Scored(split(WEIGHTS), scores), k)))
 
 
 # Scores are multiples of 1/4, so that many tie.
@@ -61,11 +62,11 @@ def test_scores_keep_exactly_the_budget(kind, seed, share):
     scores = split(np.random.default_rng(seed).integers(-6, 7, N).astype(np.float32) / 4)
     k = round(share * KINDS[kind][1])
     found = selection(kind)(scores, float(k))
-    np.testing.assert_array_equal(joined(found), WEIGHTS * expected_masks(kind, scores, k))
+    np.testing.assert_array_equal(found, WEIGHTS * expected_masks(kind, scores, k))
 
 
 def test_magnitudes_as_scores_change_nothing():
-    params = split(oracles.samples(N, 2, np.float32)) | {"bias": np.ones(3, np.float32), "step": np.int32(3)}
+    params = {"w": oracles.samples((4, 6), 2, np.float32), "bias": np.ones(3, np.float32), "step": np.int32(3)}
     params["layer"] = {"kernel": oracles.samples((3, 8, 4), 3, np.float32), "bias": np.ones((3, 4), np.float32)}
     pruner = Pruner(k=3, lam=0.1, groups=NM(4))  # the other budgets differ in the selection alone, as above
 
@@ -80,13 +81,24 @@ def test_magnitudes_as_scores_change_nothing():
 
 def test_masks_and_slopes_match_the_oracle():
     weights, scores, slopes = (oracles.samples(N, seed) for seed in (4, 5, 6))
-    relaxed, through = (Pruner(k=40, lam=0.7, straight_through=way) for way in (False, True))
-    with jax.enable_x64(True):
-        found = oracles.check_derivatives(lambda w, s: joined(relaxed(Scored(split(w), split(s)))), (weights, scores))
-        slope = jax.grad(lambda s: jnp.vdot(slopes, joined(through(Scored(split(weights), split(s))))))(scores)
+
+    def gradients(weights, scores, through):
+        """Of the weighted sum of what a pruner gives, with that itself."""
+
+        def total(weights, scores):
+            y = joined(Pruner(k=40, lam=0.7, straight_through=through)(Scored(split(weights), split(scores))))
+            return jnp.vdot(slopes, y), y
+
+        return jax.grad(total, (0, 1), has_aux=True)(weights, scores)
+
     expected = oracles.differentiated(scores[None], 40, 0.7, cotangent=(slopes * weights)[None])
-    np.testing.assert_allclose(found, weights * expected["value"][0], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(slope, expected["x"][0], rtol=1e-6)
+    relaxed, hard = expected["value"][0], oracles.hard(scores, 40)
+    with jax.enable_x64(True):
+        both = jax.device_get(jax.jit(lambda *at: [gradients(*at, way) for way in (False, True)])(weights, scores))
+    for ((in_weights, in_scores), found), mask in zip(both, (relaxed, hard), strict=True):
+        np.testing.assert_allclose(found, weights * mask, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(in_weights, slopes * relaxed, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(in_scores, expected["x"][0], rtol=1e-9, atol=1e-12)
 
 
 def test_training_scores_finds_the_mask():
@@ -117,13 +129,18 @@ def test_training_scores_finds_the_mask():
 
 
 def test_absent_scores_take_no_part():
-    pruner, weights = Pruner(k=30, lam=0.5), split(jnp.asarray(WEIGHTS, jnp.bfloat16))
-    assert {leaf.dtype for leaf in jax.tree.leaves(pruner.scored(weights).scores)} == {np.dtype(np.float32)}
+    pruner, weights = Pruner(k=30, lam=0.5), split(WEIGHTS.astype(jnp.bfloat16))
+    first = jax.eval_shape(pruner.scored, weights).scores
+    assert {leaf.dtype for leaf in jax.tree.leaves(first)} == {np.dtype(np.float32)}
     scores = oracles.samples(N, 9, np.float32)
     scores[::3] = -np.inf
-    found = joined(pruner(Scored(weights, split(scores))))
-    slopes = jax.grad(lambda scores: joined(pruner(Scored(weights, split(scores)))).sum())(jnp.asarray(scores))
-    expected = np.float64(joined(weights)) * oracles.pooled(scores, 30, 0.5)
+
+    def total(scores):
+        y = joined(pruner(Scored(weights, split(scores))))
+        return y.sum(), y
+
+    slopes, found = jax.device_get(jax.jit(jax.grad(total, has_aux=True))(scores))
+    expected = WEIGHTS.astype(jnp.bfloat16).astype(float) * oracles.pooled(scores, 30, 0.5)
     assert found.dtype == jnp.bfloat16
     np.testing.assert_allclose(np.float64(found), expected, rtol=2.0**-8, atol=1e-5)
     assert np.isfinite(slopes).all()

@@ -14,8 +14,8 @@ X = oracles.samples((5, 4, 12), 4)
 
 def test_threshold_gives_the_exact_mask():
     narrow = jnp.asarray(np.round(X, 1), jnp.bfloat16)  # with ties
-    fit = jax.jit(functools.partial(ops.topk_threshold, p=4 / 3, axis=(0, 2)))
-    mask = jax.jit(functools.partial(ops.topk_mask, p=4 / 3, axis=(0, 2)))
+    fit = jax.jit(functools.partial(ops.topk_threshold, axis=(0, 2)))
+    mask = jax.jit(functools.partial(ops.topk_mask, axis=(0, 2)))
     for k in (2, 3.5):
         found = fit(narrow, k, lam=0.01)(narrow)
         assert found.dtype == jnp.bfloat16
@@ -62,10 +62,15 @@ def test_its_axis_stays_behind_others(axis):
     def fit(x):
         return ops.topk_threshold(x, 3, lam=0.5, axis=axis)
 
-    masks, found = np.stack([fit(row)(row) for row in x]), jax.vmap(fit)(x)
-    np.testing.assert_array_equal(found(x), masks)
+    found = jax.vmap(fit)(x)
+    masks = np.asarray(found(x))
+    rows = [row for one in x for row in one.T] if axis == 0 else x.reshape(5, 48)
+    expected = oracles.by_rows(oracles.pooled, rows, 3, 0.5)
+    expected = expected.reshape(5, 12, 4).swapaxes(1, 2) if axis == 0 else expected.reshape(x.shape)
+    np.testing.assert_allclose(masks, expected, atol=2e-6)
     np.testing.assert_array_equal(jax.vmap(lambda found, x: found(x))(found, x), masks)
-    np.testing.assert_array_equal(fit(x[0])(x)[0], masks[0])
+    if axis == (1, 0):
+        np.testing.assert_array_equal(fit(x[0])(x)[0], masks[0])
 
 
 def test_nan_and_infinity_affect_no_other():
@@ -78,13 +83,6 @@ def test_nan_and_infinity_affect_no_other():
     np.testing.assert_array_equal(fit(odd)[:, 3:], fit(x)[:, 3:])
 
 
-def test_hard_threshold_limits_the_ties():
-    """Selects what is above, and of the ties as many as were selected where it was found."""
-    fit = ops.topk_threshold([3.0, 1.0, 2.0, 2.0], 2, lam=0.0)
-    np.testing.assert_array_equal(fit([2.5, 1.9, 2.0, 2.0, 2.0]), [1, 0, 1, 0, 0])
-    assert fit.entry(2.0) == 1
-
-
 def test_running_mean_averages_over_groups():
     batches = np.float32(oracles.samples((6, 3, 2, 12), 7))
 
@@ -92,17 +90,19 @@ def test_running_mean_averages_over_groups():
         return ops.topk_threshold(x, 3, lam=0.5)
 
     def step(average, x):
-        return average.ema(fit(x), 0.8), None
+        new = fit(x)
+        return average.ema(new, 0.8), new.tau
 
     first = fit(batches[0, 0])
-    average, _ = jax.jit(lambda: jax.lax.scan(step, first, jnp.asarray(batches)))()
+    average, found = jax.jit(lambda: jax.lax.scan(step, first, jnp.asarray(batches)))()
     wanted = np.float64(first.tau)
-    for x in batches:
-        wanted = 0.8 * wanted + 0.2 * np.float64(fit(x).tau).mean(axis=0)
+    for tau in np.float64(found):
+        wanted = 0.8 * wanted + 0.2 * tau.mean(axis=0)
     np.testing.assert_allclose(average.tau, wanted, rtol=1e-6)
     assert jax.tree.structure(average) == jax.tree.structure(first)
-    assert average(batches).shape == batches.shape
-    np.testing.assert_array_equal(jax.grad(lambda x: average.ema(fit(x), 0.5).tau.sum())(batches[0, 0]), 0)
+    np.testing.assert_allclose(average(batches), np.clip((batches - wanted[:, None]) / 0.5, 0, 1), atol=2e-6)
+    slopes = jax.jit(jax.grad(lambda x: average.ema(fit(x), 0.5).tau.sum()))(batches[0, 0])
+    np.testing.assert_array_equal(slopes, 0)
 
 
 def test_running_mean_with_scheduled_lam():
@@ -148,98 +148,103 @@ LENGTH = 37
 SEQUENCES = np.float32(np.round(oracles.samples((2, LENGTH), 8), 1))  # with ties
 
 
-def of_prefixes(x, k, lam):
-    """The thresholds of all prefixes, each of a row of its own: an array of n^2 entries."""
-    prefix = np.tril(np.ones((LENGTH, LENGTH), bool))
-    k = jnp.broadcast_to(jnp.asarray(k, x.dtype), x.shape)
-    k = jnp.minimum(k, jnp.arange(1, LENGTH + 1, dtype=k.dtype)[None])
-    return ops.topk_threshold(jnp.broadcast_to(x[:, None], (2, LENGTH, LENGTH)), k, lam=lam, where=prefix)
+def of_prefixes(x, k, lam, weights):
+    """The masks of the last entries of all prefixes, and the slopes of their weighted sum, by the oracle."""
+    rows = np.where(np.tri(LENGTH, dtype=bool), x[:, None], -np.inf).reshape(-1, LENGTH)
+    last, lengths, k = np.tile(np.eye(LENGTH), (2, 1)), np.tile(1 + np.arange(LENGTH), 2), np.tile(k, 2)
+    found = oracles.differentiated(rows, np.minimum(k, lengths), lam, cotangent=weights.reshape(-1, 1) * last)
+    in_x = np.where(rows > -np.inf, found["x"], 0).reshape(2, LENGTH, LENGTH).sum(axis=1)
+    in_k = np.where(k < lengths, found["k"][:, 0], 0).reshape(2, LENGTH).sum(axis=0)
+    return (in_x, in_k, found["lam"].sum()), found["value"][last > 0].reshape(2, LENGTH)
 
 
 def test_prefixes_are_like_separate_rows(x64):
     ties, weights = np.float64(SEQUENCES), oracles.samples((2, LENGTH), 10)
     x, counts = ties + 1e-3 * oracles.samples((2, LENGTH), 9), np.arange(float(LENGTH))
 
-    def total(thresholds, x, k, lam):
-        mask = thresholds(x, k, lam).entry(x)
-        return jnp.vdot(weights, mask), mask
-
+    @jax.jit
     def prefixes(x, k, lam):
-        return ops.prefix_topk_threshold(x, k, lam=lam)
+        def total(x, k, lam):
+            mask = ops.prefix_topk_threshold(x, k, lam=lam).entry(x)
+            return jnp.vdot(weights, mask), mask
 
-    both = [jax.jit(jax.grad(functools.partial(total, f), (0, 1, 2), has_aux=True)) for f in (prefixes, of_prefixes)]
+        return jax.grad(total, (0, 1, 2), has_aux=True)(x, k, lam)
+
     whole, real = np.minimum(3, counts + 1), 4.5 + 0 * counts
     for k, lam in ((whole, 0.5), (0 * counts, 1.0), (0.3 * counts, 0.25), (real, 1e-6)):
-        (_, mask), (_, expected) = (function(ties, k, np.float64(lam)) for function in both)
-        np.testing.assert_allclose(mask, expected, atol=1e-6)
-    (slopes, _), (wanted, _) = (function(x, 2 + 0.1 * counts, np.float64(0.7)) for function in both)
-    for one, other in zip(slopes, wanted, strict=True):
+        np.testing.assert_allclose(prefixes(ties, k, lam)[1], of_prefixes(ties, k, lam, weights)[1], atol=1e-6)
+    arguments = x, 2 + 0.1 * counts, 0.7
+    for one, other in zip(prefixes(*arguments)[0], of_prefixes(*arguments, weights)[0], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-13)
 
 
 def test_prefixes_ignore_later_entries():
     @jax.jit
-    def of_the_first(x, length):
-        """The masks, and the gradient of a sum over the first of them."""
+    def of_the_first(x, k, lam, length):
+        """The masks, and the gradients of a sum over the first of them."""
 
-        def total(x):
-            mask = ops.prefix_topk_threshold(x, 3, lam=0.5).entry(x)
+        def total(x, k, lam):
+            mask = ops.prefix_topk_threshold(x, k, lam=lam).entry(x)
             return jnp.where(jnp.arange(LENGTH) < length, jnp.sin(1 + jnp.arange(LENGTH)) * mask, 0.0).sum(), mask
 
-        return jax.grad(total, has_aux=True)(x)
+        return jax.grad(total, (0, 1, 2), has_aux=True)(x, k, lam)
 
     random = np.random.default_rng(0)
     for length in (1, 2, 3, 5, 17, LENGTH - 1):
         x = np.float32(random.normal(size=LENGTH))
-        later = np.float32(random.choice([1e30, -np.inf, np.nan, 0.3], LENGTH - length))
-        (gradient, mask), (its_gradient, other) = (
-            of_the_first(np.r_[x[:length], end], length) for end in (x[length:], later)
+        later = np.float32(random.choice([1e30, -np.inf, np.nan, 0.3, np.inf], LENGTH - length))
+        ((in_x, *slopes), mask), ((its_in_x, *its_slopes), other) = jax.device_get(
+            [of_the_first(np.r_[x[:length], end], 3.0, 0.5, length) for end in (x[length:], later)]
         )
         np.testing.assert_array_equal(mask[:length], other[:length])
-        np.testing.assert_array_equal(gradient[:length], its_gradient[:length])
-        assert not np.any(gradient[length:])
+        np.testing.assert_array_equal(in_x[:length], its_in_x[:length])
+        np.testing.assert_array_equal(slopes, its_slopes)
+        assert not np.any(in_x[length:])
 
 
 def test_absent_entries_count_for_no_prefix():
-    x = jnp.array([-jnp.inf, 2.0, 1.0, jnp.nan, 5.0])
-    np.testing.assert_array_equal(ops.prefix_topk_threshold(x, 1, lam=1.0).entry(x), [0, 1, 0, np.nan, np.nan])
-    there = jnp.array([True, False, True])
-    found = ops.prefix_topk_threshold([1.0, 9.0, 0.5], 1, lam=1.0, where=there)
+    x = jnp.array([-jnp.inf, 2.0, jnp.nan, 5.0])
+    np.testing.assert_array_equal(ops.prefix_topk_threshold(x, 1, lam=1.0).entry(x), [0, 1, np.nan, np.nan])
+    there = np.array([True, False, True, True])
+    found = ops.prefix_topk_threshold([1.0, 9.0, 0.5, 0.25], 1, lam=1.0, where=there)
     for absent in (9.0, np.nan, np.inf):
-        np.testing.assert_allclose(found.entry(jnp.array([1.0, absent, 0.5])), [1, 0, 0.25])
-
-
-def test_later_nan_leaves_gradients_alone():
-    @jax.jit
-    def slopes(x):
-        return jax.grad(lambda k, lam: ops.prefix_topk_threshold(x, k, lam=lam).entry(x)[2], (0, 1))(1.0, 0.7)
-
-    x = np.float32([1.0, 0.8, 0.9, 0.3])
-    for last in (np.nan, np.inf):
-        np.testing.assert_array_equal(slopes(np.float32([*x[:3], last])), slopes(x))
+        np.testing.assert_allclose(found.entry(jnp.array([1.0, absent, 0.5, 0.25])), [1, 0, 0.25, 0])
 
 
 ENDS = np.float32([[4.0, 1.0, 2.5, -1000.0], [4.0, 1.0, 2.5, 0.9]])  # 1.5 between the second and the third
+ROWS = np.concatenate([*4 * [ENDS], np.full((1, 4), -np.inf, np.float32)])
+K = np.float32([0, 0, 1, 1, 2, 2, 4, 4, 1])
+LEAST = np.float32([4, 4, 4, 4, 2.5, 2.5, -1000, 0.9, 0])  # selected; if none is, the largest entry
+MASKS = np.array([*oracles.by_rows(lambda row, k, _: oracles.hard(row, k), ROWS[:-1], K[:-1], 0), np.zeros(4)])
 
 
 def test_threshold_if_nothing_is_partial():
     """The least entry selected minus lam, whatever lies below; if none is selected, the largest entry."""
-    x, k = np.concatenate([*4 * [ENDS], np.full((1, 4), -np.inf, np.float32)]), np.float32([0, 0, 1, 1, 2, 2, 4, 4, 1])
-    level, fit = np.float32([4, 4, 4, 4, 2.5, 2.5, -1000, 0.9, 0]), jax.jit(ops.topk_threshold)
-    selected = [*oracles.by_rows(lambda row, k, _: oracles.hard(row, k), x[:-1], k[:-1], 0), np.zeros(4)]
+    fit = jax.jit(ops.topk_threshold)
     for lam in (0.0, 0.25):
-        known = ops.topk_threshold(x, k, lam=lam)
-        np.testing.assert_allclose(known.tau, level - lam * (k > 0) * (x.max(axis=1) > 0), rtol=1e-6)
-        np.testing.assert_array_equal(known.tau, fit(x, k, lam=np.float32(lam)).tau)
-        np.testing.assert_array_equal(known(x), selected)
-    prefixes = ops.prefix_topk_threshold(x, k[:, None], lam=0.25).tau
-    np.testing.assert_array_equal(prefixes[:, -1], known.tau)
+        tau = fit(ROWS, K, lam=np.float32(lam)).tau
+        np.testing.assert_allclose(tau, LEAST - lam * (K > 0) * (ROWS.max(axis=1) > 0), rtol=1e-6)
+    known = ops.topk_threshold(ROWS, K, lam=lam)
+    np.testing.assert_array_equal(known.tau, tau)
+    np.testing.assert_array_equal(known(ROWS), MASKS)
+    prefixes = [ops.prefix_topk_threshold(row, k, lam=lam).tau for row, k in zip(ROWS, K, strict=True)]
+    np.testing.assert_array_equal(np.array(prefixes)[:, -1], tau)
     np.testing.assert_allclose(prefixes[4], [3.75, 0.75, 2.25, 2.25], rtol=1e-6)
+
+
+def test_hard_threshold_limits_the_ties():
+    """Selects what is above, and of the ties as many as were selected where it was found."""
+    x, k = np.concatenate([ROWS, np.float32([[3.0, 1.0, 2.0, 2.0]])]), np.append(K, np.float32(2))
+    fit = ops.topk_threshold(x, k, lam=0.0)
+    np.testing.assert_array_equal(fit.tau, [*LEAST, 2])
+    np.testing.assert_array_equal(fit(x), [*MASKS, [1, 0, 1, 0]])
+    np.testing.assert_array_equal(np.asarray(fit(np.tile(np.float32([2.5, 2.0, 2.0, 1.9]), (10, 1))))[-1], [1, 1, 0, 0])
+    assert np.asarray(fit.entry(2.0))[-1] == 1
 
 
 @pytest.mark.parametrize("find", [ops.topk_threshold, ops.prefix_topk_threshold])
 def test_derivatives_if_nothing_is_partial(find):
-    x = jnp.asarray(ENDS[0])
-    of_x, of_lam = jax.jacobian(lambda x, lam: find(x, 2, lam=lam).tau, (0, 1))(x, jnp.float32(0.25))
-    np.testing.assert_allclose(of_x.reshape(-1, 4)[-1], [0, 0, 1, 0])
-    np.testing.assert_allclose(of_lam.reshape(-1)[-1], -1, rtol=1e-6)
+    slopes = jax.jit(jax.grad(lambda x, lam: find(x, 2, lam=lam).tau.reshape(-1)[-1], (0, 1)))
+    of_x, of_lam = slopes(ENDS[0], np.float32(0.25))
+    np.testing.assert_allclose(of_x, [0, 0, 1, 0])
+    np.testing.assert_allclose(of_lam, -1, rtol=1e-6)
