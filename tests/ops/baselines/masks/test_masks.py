@@ -89,6 +89,12 @@ def test_second_derivatives_of_thresholds(x64, name):
     oracles.check_derivatives(lambda x, k, lam: mask(name, x, k, lam), arguments, 1e-5)
 
 
+@pytest.mark.parametrize("name", ["softsort_topk", "neuralsort_topk", "dftopk"])
+def test_derivatives_by_the_rules_of_jax(x64, name):
+    """Some numbers are held constant: those on which nothing depends."""
+    oracles.check_gradients(lambda x, lam: mask(name, x, 3, lam), (SMALL, np.array([0.7, 1.1])))
+
+
 INF = np.inf
 HARD_ROWS = np.float32(
     [
@@ -132,28 +138,6 @@ def test_infinite_equal_and_nan_entries(name):
     np.testing.assert_allclose(y[3], [1, 0, 1, 0, 0, 0], atol=0.01 if name == "entropic_ot_topk" else 1e-6)
     np.testing.assert_allclose(y[4], np.full(6, 1 / 3), atol=1e-6)
     np.testing.assert_allclose(y[8:], expected(name, HARD_ROWS[8:], 2, 0.5), atol=4e-6)
-
-
-@pytest.mark.parametrize("name", [*FORMULAS, "dftopk"])
-def test_slopes_by_central_differences(name):
-    """Some numbers are held constant: those on which nothing depends."""
-    # Multiples of 1/128, the step: nothing is rounded. No two entries of a row meet.
-    x = np.random.default_rng(0).permuted(np.tile([-160, -90, -25, 20, 70, 135], (9, 1)), axis=1) / np.float32(128)
-    x, lam = np.float32(x), np.arange(90, 144, 6, dtype=np.float32) / 128
-
-    def total(x, lam):
-        return np.sum(np.float64(compiled(name)[1](x, lam)[1]) ** 2, axis=1)
-
-    (in_x, in_lam), _ = jax.device_get(compiled(name)[1](x, lam))
-    for step, slope in zip(np.eye(7, dtype=np.float32) / 128, [*in_x.T, in_lam], strict=True):
-        difference = total(x + step[:6], lam + step[6]) - total(x - step[:6], lam - step[6])
-        print(
-            name,
-            abs(slope - 64 * difference).max(),
-            (abs(slope - 64 * difference) / abs(slope)).max(),
-            abs(slope).max(),
-        )
-        np.testing.assert_allclose(slope, 64 * difference, rtol=2e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [*FORMULAS, "dftopk"])
