@@ -94,7 +94,8 @@ def error(arrays: Numbers, data: Data) -> float:
 def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arrays:
     """Returns the hard masks of EfficientNet-Lite0's kernels by path, bool [1, 1, C, C'], and the head behind them."""
     scores = flatten_dict(params["scores"], sep="/")
-    hard = Pruner(lam=0.0, **PATTERNS[config.mask.pattern]).harden(Scored(jax.tree.map(jnp.ones_like, scores), scores))
+    pruner = Pruner(lam=0.0, **PATTERNS[config.mask.pattern])
+    hard = jax.jit(pruner.harden)(Scored(jax.tree.map(np.ones_like, scores), scores))
     head = load_params(Path(config.pretrained).parent)[1]["head"]
     masks = {name: np.asarray(mask) != 0 for name, mask in hard.items()}
     return masks | {f"{_HEAD}{name}": array for name, array in head.items()}

@@ -51,7 +51,7 @@ def test_masked_accuracy_matches_the_run(build, tmp_path, monkeypatch):  # noqa:
     config.pretrained = str(tmp_path / "params.npz")
     kept = networks.masks(params, config, DATA)
     assert kept.keys() == {*params["scores"], "classifier/kernel", "classifier/bias"}
-    found = made.evaluate(params, {name: jnp.asarray(array) for name, array in DATA.evaluation.items()}, 1.0)
+    found = jax.jit(made.evaluate)(params, DATA.evaluation, jnp.float32(1))
     assert networks.masked_accuracy(kept, DATA) == pytest.approx(float(found["test_accuracy"].mean()))
 
 

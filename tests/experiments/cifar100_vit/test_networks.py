@@ -1,7 +1,6 @@
 """EfficientNet-Lite0 in whole and in part: what is trained starts from ImageNet's weights, with a head of zeros."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,18 +36,18 @@ def build(monkeypatch, variables):
 def test_last_block_trains_with_zero_head(build, variables):
     experiment, examples = build("last_block,loss=xent", (1, 1, 192), np.float16)
     assert experiment.pretrained.keys() == {"block_15", "head"}
-    params = experiment.init(jax.random.key(0)) | experiment.pretrained
+    params = jax.jit(experiment.init)(jax.random.key(0)) | experiment.pretrained
     np.testing.assert_array_equal(
         params["block_15"]["expand"]["kernel"], variables["params"]["block_15"]["expand"]["kernel"]
     )
     value_and_grad = jax.jit(jax.value_and_grad(lambda params: experiment.loss(params, examples, None, None)[0]))
     value, gradient = value_and_grad(params)
     assert value == pytest.approx(np.log(10))
-    assert jnp.abs(gradient["block_15"]["expand"]["kernel"]).max() == 0  # nothing comes through a head of zeros
-    params["classifier"] = jax.tree.map(lambda leaf, slope: leaf - slope, params["classifier"], gradient["classifier"])
+    assert not np.any(gradient["block_15"]["expand"]["kernel"])  # nothing comes through a head of zeros
+    params["classifier"] = jax.tree.map(np.subtract, params["classifier"], gradient["classifier"])
     value, gradient = value_and_grad(params)
     assert value < np.log(10)
-    assert all(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
 def test_whole_network_needs_an_accelerator(build, monkeypatch):

@@ -61,12 +61,17 @@ def test_lam_acts_as_a_learning_rate(name):
     def trained(rate, lam):
         loss = fine_tuning_loss(name, K, P, lam, "smooth")
         optimizer = optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(rate, momentum=0.9))
-        head = jnp.zeros((4, N))
-        state = optimizer.init(head)
-        for _ in range(5):
+
+        @jax.jit
+        def step(head, state):
             gradient = jax.grad(lambda head: loss(features @ head, labels).mean())(head)
             updates, state = optimizer.update(gradient, state)
-            head = optax.apply_updates(head, updates)
-        return head / lam
+            return optax.apply_updates(head, updates), state
+
+        head = np.zeros((4, N))
+        state = jax.jit(optimizer.init)(head)
+        for _ in range(5):
+            head, state = step(head, state)
+        return np.asarray(head) / lam
 
     np.testing.assert_allclose(trained(0.3, 0.1), trained(3.0, 1.0), atol=1e-12)

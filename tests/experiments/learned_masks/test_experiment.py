@@ -18,17 +18,23 @@ from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import LAST_BLOCK
 from tests.experiments.vision.test_efficientnet import random_variables
 
-# Maps ahead of the last block, which alone is compiled.
-IMAGES = np.random.default_rng(0).normal(size=(8, 1, 1, 192)).astype(np.float16)
-DATA = Data(*2 * ({"image": IMAGES, "label": np.arange(8, dtype=np.int32) % 3},), 3, "test")
+HEAD = LAST_BLOCK + 1  # the network behind all blocks, with a single kernel
 
+
+def data_of(first_block):
+    """Maps in front of the last block, or of the head."""
+    maps = np.random.default_rng(0).normal(size=(8, 1, 1, {LAST_BLOCK: 192, HEAD: 320}[first_block]))
+    return Data(*2 * ({"image": maps.astype(np.float16), "label": np.arange(8, dtype=np.int32) % 3},), 3, "test")
+
+
+DATA = data_of(LAST_BLOCK)
 
 variables = pytest.fixture(scope="module")(random_variables)
 
 
 @pytest.fixture
 def build(tmp_path, monkeypatch, variables):
-    """A function that builds a method at a pattern, with a fixed head."""
+    """A function that builds a method at a pattern, from a block on, with a fixed head."""
     head = {
         "head/kernel": np.random.default_rng(1).normal(size=(1280, 3)).astype(np.float32),
         "head/bias": np.zeros(3, np.float32),
@@ -38,22 +44,29 @@ def build(tmp_path, monkeypatch, variables):
     of_head.update(steps=6, batch_size=4)
     (tmp_path / "config.json").write_text(json.dumps(to_json(of_head)))
     monkeypatch.setattr(efficientnet_weights, "load", lambda: variables)
-    monkeypatch.setattr(experiment, "FIRST_BLOCK", LAST_BLOCK)
 
-    def built(method, pattern="2:4"):
+    def built(method, pattern="2:4", first_block=LAST_BLOCK):
+        monkeypatch.setattr(experiment, "FIRST_BLOCK", first_block)
         config = get_config(f"method={method},pattern={pattern}")
         config.pretrained = "" if method == "dense" else str(tmp_path / "params.npz")
         RECIPE.validate(config)
-        return RECIPE.build(config, DATA)
+        return RECIPE.build(config, data_of(first_block))
 
     return built
 
 
 @pytest.mark.parametrize(
-    ("method", "pattern"), [("learned", "2:4"), ("relaxed", "fifth"), ("gumbel", "half"), ("edge_popup", "fifth")]
+    ("method", "pattern", "first_block"),
+    [
+        ("learned", "2:4", LAST_BLOCK),
+        ("relaxed", "fifth", HEAD),
+        ("gumbel", "half", HEAD),
+        ("edge_popup", "fifth", HEAD),
+    ],
 )
-def test_methods_learn_within_their_budget(build, method, pattern):
-    made, batch = build(method, pattern), {name: jnp.asarray(value) for name, value in DATA.train.items()}
+def test_methods_learn_within_their_budget(build, method, pattern, first_block):
+    made = build(method, pattern, first_block)
+    batch = {name: jnp.asarray(value) for name, value in data_of(first_block).train.items()}
     params = made.init(jax.random.key(0))
 
     @jax.jit
@@ -73,19 +86,27 @@ def test_methods_learn_within_their_budget(build, method, pattern):
         assert np.mean(np.asarray(slopes["scores"]["head/kernel"]) != 0) > 0.5
 
 
+def test_gates_are_of_several_kernels(build):
+    made = build("gumbel")
+    params = jax.eval_shape(made.init, jax.random.key(0))
+    assert len(params["scores"]) == 3
+    value, _ = jax.eval_shape(made.loss, params, DATA.train, jax.random.key(1), jnp.float32(0.5))
+    assert value.shape == ()
+
+
 def test_wanda_scores_use_input_norms(build, variables):
     found, weights = build("wanda").init(jax.random.key(0))["scores"], variables["params"]
     assert len(found) == 3
     assert set(found) < set(flatten_dict(weights, sep="/"))
     kernel = np.abs(weights["block_15"]["expand"]["kernel"])
-    expected = kernel * np.linalg.norm(IMAGES.astype(np.float32).reshape(-1, 192), axis=0)[:, None]
+    expected = kernel * np.linalg.norm(DATA.train["image"].astype(np.float32).reshape(-1, 192), axis=0)[:, None]
     np.testing.assert_allclose(
         found["block_15/expand/kernel"], expected / np.sqrt(np.mean(expected**2)), rtol=1e-4, atol=1e-6
     )
 
 
 def test_final_run_reports_refit_accuracies(build):
-    made = build("magnitude", "fifth")
+    made = build("magnitude", "fifth", HEAD)
     found = made.at_end(made.init(jax.random.key(0)))
     assert set(found) == {f"test_accuracy_{name}" for name in ("own_norms", "norms", "head")}
     assert all(0 <= value <= 100 for value in found.values())

@@ -1,7 +1,6 @@
 """Groups of tokens: who lies where, what the best assignment explains, and how much of it is found."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -20,9 +19,10 @@ def test_pairs_are_distinct_and_balanced(num_clusters, k):
 
 def test_targets_combine_two_cluster_maps():
     noise, k = 0.5, 7
-    problem = task.draw(jax.random.key(0), 8, 10, 300)
+    problem = jax.device_get(jax.jit(task.draw, static_argnums=(1, 2, 3))(jax.random.key(0), 8, 10, 300))
     np.testing.assert_allclose(problem["centres"] @ problem["centres"].T, np.eye(8), atol=1e-5)
-    groups = jax.jit(lambda problem, numbers: task.sample(problem, numbers, noise, k))(problem, jnp.arange(30))
+    sample = jax.jit(lambda problem, numbers: task.sample(problem, numbers, noise, k))
+    groups = jax.device_get(sample(problem, np.arange(30, dtype=np.int32)))
     assert groups.tokens.shape == (30, 28, 10)
     assert groups.targets.shape == (30, 28, 300)
     for values in groups[:2]:
@@ -50,13 +50,14 @@ def test_recovery_matches_scipy_assignment():
         for expert in range(experts):
             for pair in clusters[group, token[group, expert]]:
                 counts[expert, pair] += 1
-    np.testing.assert_array_equal(task.common(token, clusters, experts), counts)
+    np.testing.assert_array_equal(jax.jit(task.common, static_argnums=2)(token, clusters, experts), counts)
     matched = linear_sum_assignment(counts, maximize=True)
     expected = counts[matched].sum() / (groups * 12 * 2)
-    found = jax.jit(task.recovery, static_argnums=2)(jnp.asarray(token), jnp.asarray(clusters), experts)
+    recovery = jax.jit(task.recovery, static_argnums=2)
+    found = recovery(token, clusters, experts)
     assert found == pytest.approx(expected)
     assert found < 1
     # Experts that hold whole clusters, by other names, find everything.
     pairs = clusters[0]
     members = np.stack([np.flatnonzero((pairs == name).any(axis=1)) for name in rng.permutation(experts)])
-    assert task.recovery(jnp.asarray(members[None]), jnp.asarray(pairs[None]), experts) == 1
+    assert recovery(np.stack(groups * [members]), np.stack(groups * [pairs]), experts) == 1

@@ -58,7 +58,7 @@ def test_results_do_not_depend_on_devices(batch, name):
 
 @pytest.mark.parametrize("size", [20, 48])
 def test_resize_matches_the_host(batch, size):
-    levels = (np.asarray(augment.resize(jnp.asarray(batch[:4, :, :28]), size)) + 1) * 127.5
+    levels = (np.asarray(jax.jit(augment.resize, static_argnums=1)(batch[:4, :, :28], size)) + 1) * 127.5
     host = np.stack([images.EVALUATION["none"](image, size) for image in batch[:4, :, :28]])
     np.testing.assert_allclose(levels, host, atol=1.1)
 
@@ -81,7 +81,9 @@ def test_boxes_are_distributed_as_the_hosts():
 def test_inception_crop_matches_the_host(batch, size, monkeypatch):
     box = (3, 5, 20, 17)
     monkeypatch.setattr(augment, "inception_box", lambda key, height, width: tuple(map(jnp.float32, box)))
-    levels = (np.asarray(augment.inception(jax.random.key(0), jnp.asarray(batch[:8]), size)) + 1) * 127.5
+    # A function of its own, as jit would remember an unpatched one.
+    crop = jax.jit(lambda key, images: augment.inception(key, images, size))
+    levels = (np.asarray(crop(jax.random.key(0), batch[:8])) + 1) * 127.5
     host = np.stack([images.square(image[3:23, 5:22], size) for image in batch[:8]])
     turned = [np.abs(level - image).max() > 2 for level, image in zip(levels, host, strict=True)]
     assert 0 < sum(turned) < 8
@@ -91,7 +93,8 @@ def test_inception_crop_matches_the_host(batch, size, monkeypatch):
 
 def test_crops_are_parts_of_the_image(batch):
     many = np.broadcast_to(batch[0, :, :30], (500, 32, 30, 3))
-    levels = np.rint((np.asarray(augment.crop(jax.random.key(0), jnp.asarray(many), 28)) + 1) * 127.5).astype(np.uint8)
+    crop, central_crop = jax.jit(augment.crop, static_argnums=2), jax.jit(augment.central_crop, static_argnums=1)
+    levels = np.rint((np.asarray(crop(jax.random.key(0), many, 28)) + 1) * 127.5).astype(np.uint8)
     parts = {
         part[:, ::-1].tobytes() if flipped else part.tobytes()
         for top in range(5)
@@ -100,7 +103,7 @@ def test_crops_are_parts_of_the_image(batch):
         for part in [np.ascontiguousarray(batch[0, top : top + 28, left : left + 28])]
     }
     assert {level.tobytes() for level in levels} == parts
-    middle = (np.asarray(augment.central_crop(jnp.asarray(batch), 28)) + 1) * 127.5
+    middle = (np.asarray(central_crop(batch, 28)) + 1) * 127.5
     np.testing.assert_allclose(middle, batch[:, 2:30, 2:30], atol=1e-3)
     with pytest.raises(ValueError, match="32 x 30 pixels have no part of 31 x 31"):
-        augment.crop(jax.random.key(0), jnp.asarray(many), 31)
+        crop(jax.random.key(0), many, 31)

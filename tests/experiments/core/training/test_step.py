@@ -20,7 +20,6 @@ SMALL = {
     "dataset": "digits",
     "batch_size": 50,
     "eval_batch_size": 100,
-    "model.depth": 1,
     "steps": 10,
     "optimizer.warmup_steps": 1,
     "checkpoint_every": 10,
@@ -39,7 +38,13 @@ def traced_evaluation(program):
         (
             VIT,
             cifar100_vit.get_config("small"),
-            {"input.augment_on": "host", "input.recipe": "none", "split": "validation", "validation_size": 300},
+            {
+                "model.depth": 1,
+                "input.augment_on": "host",
+                "input.recipe": "none",
+                "split": "validation",
+                "validation_size": 300,
+            },
         ),
     ],
     ids=["vit from the host"],
@@ -74,13 +79,16 @@ def test_mesh_must_multiply_to_device_count():
 
 def test_arguments_do_not_change_the_program():
     arguments = ("optimizer.learning_rate", "loss.lam")
+    rng = np.random.default_rng(0)
+    examples = {"image": rng.normal(size=(100, 8)).astype(np.float32), "label": np.arange(100, dtype=np.int32) % 10}
+    data = dataset.Data(examples, examples, 10, "test")
 
     def made(**fields):
-        config = cifar100_vit.get_config("small,loss=topk")
+        config = cifar100_vit.get_config("features,loss=topk")
         config.arguments = ()
         on_one_device(config, SMALL, fields)
         train.check_fields(VIT, config)
-        return Program(VIT, config, dataset.load(config))
+        return Program(VIT, config, data)
 
     other = {"optimizer__learning_rate": 0.3, "loss__lam": 0.7}
     program, same = made(arguments=arguments), made(arguments=arguments, **other)
@@ -88,9 +96,8 @@ def test_arguments_do_not_change_the_program():
     assert traced_evaluation(program) == traced_evaluation(same)
     # With the other values as arguments, the loss and the update are those of a config that has them.
     params = jax.eval_shape(same.experiment.init, jax.random.key(0))
-    params = jax.tree.map(lambda leaf: jax.random.normal(jax.random.key(1), leaf.shape), params)
-    images = jax.random.uniform(jax.random.key(2), (4, 32, 32, 1))
-    batch = {"image": images, "label": np.arange(4, dtype=np.int32)}
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), params)
+    batch = {name: array[:4] for name, array in examples.items()}
 
     def loss_and_update(arguments):
         experiment = same.experiment_of(arguments)
