@@ -156,8 +156,7 @@ def pretrained(arrays):
 
 def test_pretrained_replace_some_parameters(tmp_path):
     kernel = np.zeros((512, 10), np.float32)
-    fields = {"steps": 5, "checkpoint_every": 5, "mesh": MESHES["fsdp"], "seeds": (0, 1)}
-    rows = run(tmp_path, pretrained({"second": {"kernel": kernel}}), **fields)
+    rows = run(tmp_path, pretrained({"second": {"kernel": kernel}}), mesh=MESHES["fsdp"], seeds=(0, 1), **FOURTH)
     assert rows[0]["test"]["loss"] == pytest.approx([np.log(10)] * 2)  # zeros: uniform predictions
     assert rows[1]["train_hidden"]["active"][0] > 0.3  # the other kernel is not zero
 
