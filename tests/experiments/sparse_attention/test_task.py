@@ -1,19 +1,16 @@
 """Examples: which key answers a query, what a text goes on with, and that no example is both trained and tested on."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.sparse_attention import task
 
-sample = jax.jit(task.sample, static_argnums=(0, 1, 3))
-
 
 @pytest.mark.parametrize("name", ["recall", "several"])
 def test_a_target_is_what_follows_its_key(name):
     length, numbers, right = 32, jnp.arange(3, dtype=jnp.int32), task.RIGHT[name]
-    tokens, targets, places = map(np.asarray, sample(name, length, numbers, "train"))
+    tokens, targets, places = map(np.asarray, task.sample(name, length, numbers, "train"))
     assert tokens.max() < task.vocabulary(name, length)
     assert (targets[:, : length // 2] == task.NONE).all()
     for example in range(3):
@@ -32,7 +29,7 @@ def test_text_targets_are_next_characters():
     whole = "".join(map(chr, task.text()))
     cuts = [int(share * len(whole)) for share in (0, 0.9, 0.95, 1)]
     for number, part in enumerate(("train", "validation", "test")):
-        tokens, targets, _ = sample("text", 32, numbers, part)
+        tokens, targets, _ = task.sample("text", 32, numbers, part)
         assert (tokens[:, 1:] == targets[:, :-1, 0]).all()
         own = whole[cuts[number] : cuts[number + 1]]
         rows = np.concatenate([tokens, targets[:, -1]], axis=1)
