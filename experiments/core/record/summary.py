@@ -14,7 +14,7 @@ def interval(values: list[float | None]) -> dict[str, Any]:
     """Mean and half width of the 95 % t-interval, over the seeds that have a value."""
     numbers = np.array([value for value in values if value is not None])
     n = len(numbers)
-    half = None
+    half: float | None = None
     if n > 1:
         from scipy.special import stdtrit  # only here: it takes a second to import, and a run needs it at its end
 
