@@ -46,7 +46,7 @@ def wait_for_rows(processes: Processes, workdir: Path, number: int) -> None:
     while len(metrics.read(workdir / "metrics.jsonl")) < number:
         assert all(process.poll() is None for process in processes), ended(processes)
         assert time.monotonic() < deadline, ended(processes)
-        time.sleep(0.002)
+        time.sleep(0.02)
 
 
 def ended(processes: Processes, timeout: float = 0) -> list[tuple[int, str, str]]:

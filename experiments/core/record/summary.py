@@ -12,15 +12,17 @@ PROGRESS = ("epoch", "step", "seconds", "diverged", "learning_rate", "performanc
 
 def interval(values: list[float | None]) -> dict[str, Any]:
     """Mean and half width of the 95 % t-interval, over the seeds that have a value."""
-    from scipy.special import stdtrit  # only here: it takes a second to import, and a run needs it at its end
-
     numbers = np.array([value for value in values if value is not None])
     n = len(numbers)
-    half = stdtrit(n - 1, 0.975) * numbers.std(ddof=1) / np.sqrt(n) if n > 1 else None
+    half: float | None = None
+    if n > 1:
+        from scipy.special import stdtrit  # only here: it takes a second to import, and a run needs it at its end
+
+        half = float(stdtrit(n - 1, 0.975) * numbers.std(ddof=1) / np.sqrt(n))
     return {
         "per_seed": values,
         "mean": float(numbers.mean()) if n else None,
-        "interval95": None if half is None else float(half),
+        "interval95": half,
     }
 
 

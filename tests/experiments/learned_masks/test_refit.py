@@ -17,7 +17,7 @@ MAPS = RNG.normal(size=(32, 2, 2, 192)).astype(np.float32)
 @pytest.fixture(scope="module")
 def whole():
     """The variables of the last block, and a head for three classes."""
-    of_all, names = random_variables(), (f"block_{LAST_BLOCK}", "head")
+    of_all, names = random_variables(LAST_BLOCK), (f"block_{LAST_BLOCK}", "head")
     head = {"kernel": RNG.normal(size=(1280, 3)).astype(np.float32), "bias": np.zeros(3, np.float32)}
     params = {name: of_all["params"][name] for name in names} | {"classifier": head}
     return {"params": params, "batch_stats": {name: of_all["batch_stats"][name] for name in names}}

@@ -81,7 +81,7 @@ def test_the_network_is_its_authors(monkeypatch, scan):
     params = load_pretrained(dinov2.NAME, shapes)
     assert shapes.keys() - params.keys() == {"head"}
     head = {"head": {"kernel": np.eye(WIDTH, dtype=np.float32), "bias": np.zeros(WIDTH, np.float32)}}
-    found = model.apply({"params": params | head}, images)
+    found = jax.jit(model.apply)({"params": params | head}, images)
     np.testing.assert_allclose(found, class_token(arrays, images), rtol=1e-4, atol=1e-4)
 
 
@@ -101,7 +101,7 @@ def test_it_gives_what_onnxruntime_does():
     model = vit.make("S/14", 6, gelu="exact", scan=True)
     shapes = jax.eval_shape(model.init, jax.random.key(0), images)["params"]
     head = {"head": {"kernel": np.eye(384, 6, dtype=np.float32), "bias": np.zeros(6, np.float32)}}
-    found = model.apply({"params": load_pretrained(dinov2.NAME, shapes) | head}, dinov2.standardised(images))
+    found = jax.jit(model.apply)({"params": load_pretrained(dinov2.NAME, shapes) | head}, dinov2.standardised(images))
     wanted = [
         [-2.1127055, -0.30032238, 0.58604443, -1.8006195, -0.02768075, -0.09358955],
         [-2.2836542, -0.08738931, 0.47806773, -1.7632041, 0.25907728, 0.16860306],

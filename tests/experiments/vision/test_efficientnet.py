@@ -56,11 +56,20 @@ def test_shapes_match_the_published_network():
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == 4_694_024
 
 
+CHANNELS = {0: 3, LAST_BLOCK: 192}  # of what a network from this block on is given
+
+
+@functools.cache
+def shapes_from(first_block):
+    """The shapes of the variables of the blocks from `first_block` on."""
+    maps = np.zeros((1, 1, 1, CHANNELS[first_block]), np.float32)
+    return jax.eval_shape(EfficientNetLite0(first_block=first_block).init, jax.random.key(0), maps)
+
+
 def random_arrays():
     """By torch's names and in its shapes."""
-    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
     arrays = {}
-    for at, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+    for at, leaf in jax.tree_util.tree_leaves_with_path(shapes_from(0)):
         name = efficientnet_weights._torch_name(*jax.tree_util.keystr(at, simple=True, separator="/").split("/")[1:])
         shape = tuple(leaf.shape[axis] for axis in (3, 2, 0, 1)) if len(leaf.shape) == 4 else leaf.shape[::-1]
         arrays[name] = RNG.uniform(0.5, 1, size=shape).astype(np.float32)
@@ -94,15 +103,14 @@ def test_missing_or_wrong_weights_raise(tmp_path, monkeypatch):
         efficientnet_weights.load()
 
 
-def random_variables():
-    """Norms are the identity, so that values stay small."""
-    shapes = jax.eval_shape(EfficientNetLite0().init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+def random_variables(first_block=0):
+    """Of the blocks from `first_block` on. Norms are the identity, so that values stay small."""
     scale = {"kernel": 0.1, "bias": 0.1}
     return jax.tree_util.tree_map_with_path(
         lambda at, leaf: (
             scale.get(at[-1].key, 0.0) * RNG.normal(size=leaf.shape) + (at[-1].key in ("scale", "var"))
         ).astype(np.float32),
-        shapes,
+        shapes_from(first_block),
     )
 
 

@@ -13,10 +13,7 @@ from experiments.core.input import pipeline
 from experiments.core.record import metrics
 from experiments.core.training import train
 from experiments.core.training.experiment import Recipe
-from tests.experiments.toy import RECIPE, build, load_streams, toy_config, watched
-
-STREAM = {"eval_batch_size": 128}
-
+from tests.experiments.toy import RECIPE, STREAM, build, load_streams, toy_config, watched
 
 # Of a run whose batches Grain makes; with processes that help it: test_pipeline.py.
 PIPELINE = STREAM | {"input": {"recipe": "none", "size": 8, "augment_on": "host", "workers": 0, "prefetch": 1}}
@@ -54,7 +51,7 @@ def test_streams_are_always_closed(tmp_path, capsys, end):
     foreign = {"head": np.zeros(3, np.float32)} if end == "refused" else None
     expected = {"failed": pytest.raises(Broken), "refused": pytest.raises(UsageError, match=r"not one of the model")}
     with expected.get(end, contextlib.nullcontext()):
-        train.run(recording(log, at_step, foreign), toy_config(steps=12, checkpoint_every=12, **STREAM), tmp_path)
+        train.run(recording(log, at_step, foreign), toy_config(**STREAM | {"checkpoint_every": 20}), tmp_path)
     opened_and_closed = ["open training", "open evaluation", "close evaluation", "close training"]
     assert log == ([] if end == "refused" else opened_and_closed)
     assert ("stopped by SIGTERM after step" in capsys.readouterr().out) == (end == "interrupted")

@@ -14,7 +14,10 @@ from experiments.core.report import results
 from experiments.core.training import recorder, train
 from experiments.core.training.experiment import Recipe
 from tests.experiments.core.fake_clu import replace_clu
+from tests.experiments.core.training.test_train_steps import MESHES
 from tests.experiments.toy import RECIPE, build, inputs, logits, toy_config
+
+AT_END = {"eval_every": 20, "checkpoint_every": 20}  # of the toy's twenty steps
 
 
 def saved(workdir):
@@ -23,7 +26,7 @@ def saved(workdir):
 
 
 def test_exported_parameters_match_last_row(tmp_path):
-    config = toy_config(steps=6, export_params=True, mesh={"data": 2, "fsdp": 4})
+    config = toy_config(export_params=True, mesh=MESHES["expert"], **AT_END)
     train.run(RECIPE, config, tmp_path)
     workdir = Workdir(tmp_path)
     arrays = saved(workdir)
@@ -43,7 +46,7 @@ def test_exported_parameters_match_last_row(tmp_path):
 
 
 def test_parameters_come_before_the_summary(tmp_path, monkeypatch):
-    fields = {"steps": 6, "export_params": True}
+    fields = AT_END | {"export_params": True}
 
     def full(path):
         raise OSError(28, "No space left on device")
@@ -60,7 +63,7 @@ def test_parameters_come_before_the_summary(tmp_path, monkeypatch):
 
 def test_seeds_are_exported_side_by_side(tmp_path):
     for name, seeds in {"both": (0, 1), "second": (1,)}.items():
-        train.run(RECIPE, toy_config(steps=6, export_params=True, seeds=seeds), tmp_path / name)
+        train.run(RECIPE, toy_config(export_params=True, seeds=seeds, **AT_END), tmp_path / name)
     both, second = (saved(Workdir(tmp_path / name)) for name in ("both", "second"))
     for name, array in second.items():
         np.testing.assert_allclose(both[name][1], array, rtol=1e-5, atol=1e-6)
@@ -100,8 +103,7 @@ def written(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         writers = replace_clu(patch)
         patch.setattr(recorder, "gather", gathered)
-        config = toy_config(steps=5, eval_every=5, seeds=(0, 1), tensorboard=True)
-        config.update(export_examples=True)
+        config = toy_config(seeds=(0, 1), tensorboard=True, export_examples=True, **AT_END)
         train.run(Recipe("toy", lambda config: None, build_talkative), config, directory / "w")
     return directory, {name: arguments for name, *arguments in writers[0].written}, kept["params"]
 
@@ -116,7 +118,7 @@ def test_words_on_examples_are_read_again(written):
 def test_tensorboard_histograms_span_seeds(written):
     _, told, params = written
     assert params["second/kernel"].shape == (2, 512, 10)
-    assert told["write_histograms"] == [5, params]
+    assert told["write_histograms"] == [20, params]
 
 
 def test_damage_is_named_in_one_line(written, tmp_path):
