@@ -620,7 +620,8 @@ def optimal_transport(results: Path, margin: float) -> Finding | None:
 
     def judge(ours: Run, rival: Run) -> Verdict:
         transports = difference(rival, ours, "test_error")
-        return Verdict(finding.of_level(transports, margin), f"transport's error (epsilon tuned) {finding.in_words(transports)}")
+        text = f"transport's error (epsilon tuned) {finding.in_words(transports)}"
+        return Verdict(finding.of_level(transports, margin), text)
 
     return _finding(results, "ot_straight_through", judge, searched=False)
 

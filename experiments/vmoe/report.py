@@ -64,8 +64,8 @@ _LOADS = {
 _DEFINITIONS = """
 Logits or gates: what the tokens compete by, before or after the softmax over the experts. Mean ± half width of the 95 %
 t-interval over seeds; differences are paired by seed, over the seeds that both have. *Minus hard*: routers with lam
-minus the hard one of their score, all others minus the hard one of the gates. *Detectable*: a true difference this large
-is found in 80 % of such experiments. On validation a router chooses a learning rate, then its lam.
+minus the hard one of their score, all others minus the hard one of the gates. *Detectable*: a true difference this
+large is found in 80 % of such experiments. On validation a router chooses a learning rate, then its lam.
 
 What routers do is given for the end of training, as means over groups, layers and seeds. *Dropped mass*: the part of a
 mask that finds no room in the buffer. *Stability*: the pairs of token and expert that are in two successive rows of

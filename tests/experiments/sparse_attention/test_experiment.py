@@ -53,7 +53,7 @@ def dense(tmp_path_factory):
 
 def test_indexer_trains_alone_on_dense_model(dense, tmp_path):
     """Starts each seed from the dense model of the same seed, and counts keys."""
-    config = tiny_config("best_sigmoid", dense, seeds=(8, 3), trained="indexer", export_params=True)
+    config = tiny_config("straight_through", dense, seeds=(8, 3), trained="indexer", export_params=True)
     train.run(RECIPE, config, tmp_path)
     before, after = load_params(dense.parent)[1], load_params(tmp_path)[1]
     np.testing.assert_array_equal(after["positions"], before["positions"][[2, 0]])
