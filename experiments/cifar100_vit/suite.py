@@ -121,7 +121,7 @@ class Setting:
       losses: names in FORMS.
       rates, decays: learning rates to try for each loss, then weight decays at the best of them.
       lams: what losses with lam try in the place of weight decays.
-      further_lams: what a loss tries too, by its name: the edge of `lams` was its best.
+      further_lams: by the name of a loss, lams that it tries besides, since it was best at the edge of `lams`.
       variant: the config's option for the network.
     """
 

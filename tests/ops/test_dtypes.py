@@ -37,7 +37,7 @@ OF_INTEGERS = ("topk_mask", "hard_topk_mag", "soft_rank", "topk_fenchel_young_lo
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in TRIED or name in OF_INTEGERS])
 def test_operators_keep_float32_with_x64(name, x64):
-    """Narrow floats: `test_meshes.py`, of all other operators. Integers of 64 bits take one way in."""
+    """The other operators, and narrow floats: `test_meshes.py`. Integers of 64 bits take one way in."""
     call = CALLS[name]
     entries = {key for key, value in call.arrays.items() if value.shape == (ROWS, N) and value.dtype == np.float32}
     for dtype in ["float32"] + ["int64"] * (name in OF_INTEGERS):

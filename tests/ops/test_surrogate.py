@@ -26,7 +26,7 @@ def loss(x, label, k, p=2.0):
 
 
 def slope(x, label, k):
-    """Of the loss, in ``x``: the two selections, one less the other."""
+    """The gradient of the loss in ``x``: the one selection minus the other."""
     return oracles.pooled(x, k, LAM) - np.insert(oracles.pooled(np.delete(x, label), k - 1, LAM), label, 1)
 
 

@@ -56,7 +56,7 @@ def test_shapes_match_the_published_network():
     assert sum(leaf.size for leaf in jax.tree.leaves(variables)) == 4_694_024
 
 
-CHANNELS = {0: 3, LAST_BLOCK: 192}  # of what a network from this block on is given
+CHANNELS = {0: 3, LAST_BLOCK: 192}  # of the input, by the first block
 
 
 @functools.cache
@@ -104,7 +104,7 @@ def test_missing_or_wrong_weights_raise(tmp_path, monkeypatch):
 
 
 def random_variables(first_block=0):
-    """Of the blocks from `first_block` on. Norms are the identity, so that values stay small."""
+    """Draws the variables of the blocks from `first_block` on; norms are the identity, so that values stay small."""
     scale = {"kernel": 0.1, "bias": 0.1}
     return jax.tree_util.tree_map_with_path(
         lambda at, leaf: (

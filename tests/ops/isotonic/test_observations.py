@@ -87,7 +87,7 @@ def test_both_pav_algorithms_agree(monkeypatch):
 
 @pytest.mark.usefixtures("x64")
 def test_derivatives_in_all_arguments():
-    """And with bounds the value of a convex solver."""
+    """With bounds the value is that of a convex solver, too."""
     # Pooled means: (s_i - mean) / total in the weights, the shares of the total in the entries.
     s, c = np.array([3.0, 1.0, 2.0, 2.5, 0.0]), WEIGHTS[0, :5]
     jacobians = jax.jit(jax.jacrev(lambda s, c: isotonic_regression(s, sample_weight=c), (0, 1)))
