@@ -18,7 +18,8 @@ On features the learning rate is chosen on validation, then at that rate the wei
 losses of this framework, cross-entropy with a temperature among them, and a head that starts from zeros, only rate /
 lam matters (`tests/experiments/cifar100_vit/test_theory.py`). The temperature of the smooth SVM and of the sorted
 cross-entropy does matter, and is chosen with the rate. lam matters too where a block is trained with the head: there it
-is chosen in place of the weight decay, from as many values, and so is the temperature of cross-entropy, at its rate.
+is chosen in place of the weight decay, from as many values, and so is the temperature of cross-entropy, at its rate and
+at the paper's.
 """
 
 import dataclasses
@@ -100,8 +101,9 @@ FORMS = {
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
-# A loss that at lam = 1 is another one, at whose best rate it tries lam.
+# A loss that at lam = 1 is another one, at whose best rate it tries lam, and the values that it tries at the paper's.
 IS_AT_1 = {"xent-temperature": "xent"}
+LAMS_AT_PAPER_RATE = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 # Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
 ON_TRANSFORMER = ("xent-temperature", "topk-p2", "topk-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "top1-p4_3")
 RATES_OF_TRANSFORMER = (0.001, 0.003, 0.01, 0.02, 0.04)
@@ -233,11 +235,14 @@ def transformer() -> list[SuiteRun]:
 
 
 def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
-    """Yields every loss at the rate that the config has for it."""
+    """Yields every loss at the rate that the config has for it, at lam = 1 or, for those in IS_AT_1, the best lam."""
     for name in setting.losses:
-        form = FORMS[name]
-        if name not in IS_AT_1:
-            yield SuiteRun(f"{PAPER}{name}", _final(setting, form), variant=f"{setting.variant},loss={form.loss}")
+        form, choice = FORMS[name], f"{name}, the paper's rate" if name in IS_AT_1 else None
+        variant = f"{setting.variant},loss={form.loss}"
+        for lam in LAMS_AT_PAPER_RATE if choice else ():
+            run = f"sweep/{name}-papers-rate-lam{lam:g}"
+            yield SuiteRun(run, _validation(setting, form), {"loss.lam": lam}, candidate_for=choice, variant=variant)
+        yield SuiteRun(f"{PAPER}{name}", _final(setting, form), best_of=choice, variant=variant)
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
@@ -245,8 +250,7 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
     variant = f"{setting.variant},steps={setting.steps}"
     for name in setting.losses:
         form = FORMS[name]
-        validation = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
-        base, sweep = validation | dict(setting.fields) | form.config_fields, f"{setting.prefix}sweep/{name}"
+        base, sweep = _validation(setting, form), f"{setting.prefix}sweep/{name}"
         best = f"{setting.prefix}{name}"
         at_best_rate = f"{setting.prefix}{IS_AT_1.get(name, name)}, rate"
         for label, tried in () if name in IS_AT_1 else _rates_and_lams(setting.rates, form.temperatures):
@@ -256,6 +260,11 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
             run = f"{sweep}-{field.split('.')[-1].removeprefix('weight_')}{value:g}"
             yield SuiteRun(run, base, {field: value}, candidate_for=best, best_of=at_best_rate, variant=variant)
         yield SuiteRun(f"{setting.prefix}final-{name}", _final(setting, form), best_of=best, variant=variant)
+
+
+def _validation(setting: Setting, form: Form) -> dict[str, Any]:
+    kept = {"checkpoint_every": setting.steps}
+    return {"split": "validation", "seeds": SWEEP_SEEDS, **kept, **setting.fields, **form.config_fields}
 
 
 def _final(setting: Setting, form: Form) -> dict[str, Any]:
