@@ -299,6 +299,28 @@ class Given(NamedTuple):
     scale: Array | None = None
 
 
+def _solve_on(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, *, equation: Equation) -> TwoFloat:
+    return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
+
+
+@functools.partial(jax.jit, static_argnames=("equation", "rows", "is_given"), inline=True)
+def _solve_in_loops(
+    read: tuple[Array, ...], k: Array, lam: Array, scale: Array | None, equation: Equation, rows: Rows, is_given: bool
+) -> TwoFloat:
+    """Returns ``threshold`` by the loops of a CPU.
+
+    JAX calls ``threshold`` again for a derivative, and ``jit`` keeps what has been traced.
+    """
+
+    def unsigned(x: Array) -> Array:
+        return equation.unsigned(x if scale is None else x * scale) if is_given else x
+
+    rows = dataclasses.replace(rows, keys=unsigned)
+    zeros = TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k))
+    compact = functools.partial(rows.compact, functools.partial(_solve_on, rows=rows, equation=equation), zeros)
+    return called(compact, read, k, lam)
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def threshold(
     entries: tuple[Array, ...], k: Array, lam: Array, equation: Equation, given: Given | None = None
@@ -318,20 +340,12 @@ def threshold(
       among its entries, or a NaN ``k`` or ``lam``, gets NaN.
     """
 
-    def solve(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows) -> TwoFloat:
-        return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
-
     forced = equation.method == "kernel"
     read, scale = given or (entries, None)
-
-    def unsigned(x: Array) -> Array:
-        return equation.unsigned(x if scale is None else x * scale) if given else x
-
-    rows = None if forced else vector_rows(equation.rows, unsigned, read)
+    rows = None if forced else vector_rows(equation.rows, entries=read)
     if rows is not None:
-        zeros = TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k))
-        compact = functools.partial(rows.compact, functools.partial(solve, rows=rows), zeros)
-        return called(compact, read, k, lam)
+        return _solve_in_loops(read, k, lam, scale, equation=equation, rows=rows, is_given=given is not None)
+    solve = functools.partial(_solve_on, equation=equation)
     platforms = PLATFORMS if forced else kernels_for(entries, equation)
     if not platforms:
         return solve(entries, k, lam, equation.rows)
