@@ -293,7 +293,7 @@ def by_rate(runs: pd.DataFrame) -> Figure:
     """Draws the accuracy on validation against the learning rate, a curve for each loss.
 
     A loss that was tried with several lam is shown at that with the most rates, the best of those; one that was tried
-    at one rate alone is left out. The axis ends a little below the least accuracy of cross-entropy.
+    at one rate or two is left out. The axis ends a little below the least accuracy of cross-entropy.
     """
     runs = runs.assign(mean=_mean_accuracy(runs).mean(axis=1).fillna(0.0))
     figure = Figure(layout="constrained")
@@ -303,7 +303,7 @@ def by_rate(runs: pd.DataFrame) -> Figure:
             by_lam = members.groupby("lam", sort=False)["mean"].agg(["size", "max"])
             lam = max(by_lam.index, key=lambda candidate: tuple(by_lam.loc[candidate]))
             shown = members[members["lam"] == lam]
-            if shown["rate"].nunique() == 1:
+            if shown["rate"].nunique() < 3:
                 continue
             named = label if len(by_lam) == 1 else f"{label}, lam = {markdown.number(lam)}"
             colour, dashes = shown["look"].iloc[0]
