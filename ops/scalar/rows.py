@@ -290,9 +290,7 @@ def _batch_over_cores(size: int, batched: list[bool], unfinished: Array) -> tupl
     return divided_over_cores(unfinished), batched[0]
 
 
-def vector_rows(
-    rows: Rows, keys: Callable[[Any], Any] = _identity, entries: tuple[Array, ...] | None = None
-) -> Rows | None:
+def vector_rows(rows: Rows, entries: tuple[Array, ...] | None = None) -> VectorRows | None:
     """Returns ``rows`` for the loops of a CPU, or ``None`` if the program being traced is not likely to run on one.
 
     For few ``entries`` one core makes all passes in a single function, which saves starting a program for each pass.
@@ -300,7 +298,7 @@ def vector_rows(
     if target()[0] != "cpu":
         return None
     few = entries is not None and fewer(entries, ENTRIES_WORTH_DIVIDING)
-    return VectorRows(rows.axis, rows.axis_name, keys, divided=not few)
+    return VectorRows(rows.axis, rows.axis_name, divided=not few)
 
 
 def fewer(entries: tuple[Any, ...], bound: int) -> bool:
@@ -358,7 +356,7 @@ def in_one_function(function: Callable[..., Values], start: Values, *arguments: 
 
 def rows_without_derivative(rows: Rows, entries: tuple[Array, ...] | None = None) -> Rows:
     """Returns the fastest ``rows`` on the device for counts, extremes and other reductions without a derivative."""
-    return vector_rows(rows, entries=entries) or rows
+    return vector_rows(rows, entries) or rows
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1,))

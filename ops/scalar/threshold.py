@@ -15,7 +15,7 @@ from ..nonlinearities import HALF_SQUARE
 from .equation import Equation, active_position, inner, partly, position
 from .kernels.platforms import PLATFORMS, kernels_for
 from .rootfinding import End, Evaluation, find_root
-from .rows import Rows, called, summed, vector_rows
+from .rows import Rows, VectorRows, called, summed, vector_rows
 from .shrinkage import find_unshifted, shrink_roughly
 
 # The first guess uses every eighth entry of a long row, and about 256 entries of a shorter one, which saves half a pass
@@ -303,22 +303,22 @@ def _solve_on(entries: tuple[Any, ...], k: Array, lam: Array, rows: Rows, *, equ
     return _solve(entries, k, lam, dataclasses.replace(equation, rows=rows))[0]
 
 
-@functools.partial(jax.jit, static_argnames=("equation", "rows", "is_given"), inline=True)
+@functools.partial(jax.jit, static_argnames=("equation", "rows"), inline=True)
 def _solve_in_loops(
-    read: tuple[Array, ...], k: Array, lam: Array, scale: Array | None, equation: Equation, rows: Rows, is_given: bool
+    entries: tuple[Array, ...], k: Array, lam: Array, given: Given | None, equation: Equation, rows: VectorRows
 ) -> TwoFloat:
     """Returns ``threshold`` by the loops of a CPU.
 
     JAX calls ``threshold`` again for a derivative, and ``jit`` keeps what has been traced.
     """
+    read, scale = given or (entries, None)
 
     def unsigned(x: Array) -> Array:
-        return equation.unsigned(x if scale is None else x * scale) if is_given else x
+        return equation.unsigned(x if scale is None else x * scale) if given else x
 
-    rows = dataclasses.replace(rows, keys=unsigned)
+    solve = functools.partial(_solve_on, rows=dataclasses.replace(rows, keys=unsigned), equation=equation)
     zeros = TwoFloat(jnp.zeros_like(k), jnp.zeros_like(k))
-    compact = functools.partial(rows.compact, functools.partial(_solve_on, rows=rows, equation=equation), zeros)
-    return called(compact, read, k, lam)
+    return called(functools.partial(rows.compact, solve, zeros), read, k, lam)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
@@ -342,9 +342,9 @@ def threshold(
 
     forced = equation.method == "kernel"
     read, scale = given or (entries, None)
-    rows = None if forced else vector_rows(equation.rows, entries=read)
+    rows = None if forced else vector_rows(equation.rows, read)
     if rows is not None:
-        return _solve_in_loops(read, k, lam, scale, equation=equation, rows=rows, is_given=given is not None)
+        return _solve_in_loops(entries, k, lam, given, equation=equation, rows=rows)
     solve = functools.partial(_solve_on, equation=equation)
     platforms = PLATFORMS if forced else kernels_for(entries, equation)
     if not platforms:
