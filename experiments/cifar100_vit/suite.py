@@ -101,7 +101,7 @@ FORMS = {
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
-# A loss that at lam = 1 is another one, at whose best rate it tries lam, and the values that it tries at the paper's.
+# A loss that at lam = 1 is another one. It tries lam at the other's best rate, and at the paper's rate these values.
 IS_AT_1 = {"xent-temperature": "xent"}
 LAMS_AT_PAPER_RATE = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 # Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
@@ -235,7 +235,7 @@ def transformer() -> list[SuiteRun]:
 
 
 def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
-    """Yields every loss at the rate that the config has for it, at lam = 1 or, for those in IS_AT_1, the best lam."""
+    """Yields every loss at the rate that the config has for it: at lam = 1, but those in IS_AT_1 try lam first."""
     for name in setting.losses:
         form, choice = FORMS[name], f"{name}, the paper's rate" if name in IS_AT_1 else None
         variant = f"{setting.variant},loss={form.loss}"
@@ -263,13 +263,12 @@ def _tuned(setting: Setting) -> Iterator[SuiteRun]:
 
 
 def _validation(setting: Setting, form: Form) -> dict[str, Any]:
-    kept = {"checkpoint_every": setting.steps}
-    return {"split": "validation", "seeds": SWEEP_SEEDS, **kept, **setting.fields, **form.config_fields}
+    fields = {"split": "validation", "seeds": SWEEP_SEEDS, "checkpoint_every": setting.steps}
+    return {**fields, **setting.fields, **form.config_fields}
 
 
 def _final(setting: Setting, form: Form) -> dict[str, Any]:
-    kept = {"checkpoint_every": setting.steps, "export_examples": True}
-    return {"split": "test", "seeds": FINAL_SEEDS, **kept, **setting.fields, **form.config_fields}
+    return _validation(setting, form) | {"split": "test", "seeds": FINAL_SEEDS, "export_examples": True}
 
 
 def _rates_and_lams(rates: Sequence[float], lams: Sequence[float] = ()) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -7,6 +7,7 @@ import pytest
 
 import ops
 from ops.nonlinearities import HALF_SQUARE
+from ops.scalar import threshold
 from ops.scalar.equation import Equation
 from ops.scalar.magnitude import in_units
 from ops.scalar.rootfinding import most_evaluations
@@ -101,3 +102,11 @@ def test_unselected_entries_are_exactly_zero():
     gradient, y = jax.jit(jax.grad(total, has_aux=True))(x)
     np.testing.assert_array_equal(y, np.float32([1e20, 0, 0]))
     np.testing.assert_array_equal(gradient, [1, 0, 0])
+
+
+def test_a_gradient_traces_the_solver_once(monkeypatch):
+    traced, solve = [], threshold._solve
+    monkeypatch.setattr(threshold, "_solve", lambda *arguments: traced.append(arguments) or solve(*arguments))
+    row = jax.ShapeDtypeStruct((1, 17), jnp.float32)  # of a shape that nothing else has, so that it is traced anew
+    jax.eval_shape(jax.grad(lambda x: ops.topk_mag(x, 3, lam=0.1, p=1.3)[0, 0]), row)
+    assert len(traced) == 1
