@@ -29,7 +29,9 @@ from experiments.core.report.style import BLUE, GREEN, ORANGE, PURPLE, RED, Look
 from experiments.vision import dinov2
 from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 
-PAPER = "paper/"  # begins the names of runs at the paper's learning rates, where other runs have chosen their own
+# What begins the names of runs at the paper's learning rates, where other runs have chosen their own: at the config's
+# lam, and at the one chosen at that rate.
+PAPER, PAPER_LAM = "paper/", "paper-lam/"
 PAPERS_RATES, OWN = "at the paper's learning rates", "each loss at its own setting"
 SHOWN_K, PAIRED_K = (1, 3, 5, 10), (1, 3, 5)
 # The block of tables made here, and the page of results that shows it.

@@ -18,8 +18,8 @@ On features the learning rate is chosen on validation, then at that rate the wei
 losses of this framework, cross-entropy with a temperature among them, and a head that starts from zeros, only rate /
 lam matters (`tests/experiments/cifar100_vit/test_theory.py`). The temperature of the smooth SVM and of the sorted
 cross-entropy does matter, and is chosen with the rate. lam matters too where a block is trained with the head: there it
-is chosen in place of the weight decay, from as many values, and so is the temperature of cross-entropy, at its rate and
-at the paper's.
+is chosen in place of the weight decay, from as many values, the temperature of cross-entropy too; and at the paper's
+rates once more.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from typing import Any
 from experiments.cifar100_vit import report
 from experiments.cifar100_vit.experiment import RECIPE
 from experiments.cifar100_vit.losses import LOSSES
-from experiments.cifar100_vit.report import PAPER
+from experiments.cifar100_vit.report import PAPER, PAPER_LAM
 from experiments.core import console
 from experiments.core.suite import command
 from experiments.core.suite.plan import Suite, SuiteRun
@@ -101,9 +101,9 @@ FORMS = {
 IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suites}
 # The losses of the other settings: cross-entropy, the paper's two, and one that comes closer to cross-entropy.
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
-# A loss that at lam = 1 is another one. It tries lam at the other's best rate, and at the paper's rate these values.
+# A loss that at lam = 1 is another one. It tries lam at the other's best rate.
 IS_AT_1 = {"xent-temperature": "xent"}
-LAMS_AT_PAPER_RATE = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+LAMS_AT_PAPER_RATE = (0.01, 0.03, 0.1, 0.3, 1.0)
 # Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
 ON_TRANSFORMER = ("xent-temperature", "topk-p2", "topk-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "top1-p4_3")
 RATES_OF_TRANSFORMER = (0.001, 0.003, 0.01, 0.02, 0.04)
@@ -124,6 +124,7 @@ class Setting:
       rates, decays: learning rates to try for each loss, then weight decays at the best of them.
       lams: what losses with lam try in the place of weight decays.
       further_lams: by the name of a loss, lams that it tries besides, since it was best at the edge of `lams`.
+      lams_at_paper_rate: by the name of a loss, what it tries at the rate that the config has for it.
       variant: the config's option for the network.
     """
 
@@ -135,6 +136,7 @@ class Setting:
     decays: Sequence[float] = DECAYS
     lams: Sequence[float] = ()
     further_lams: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
+    lams_at_paper_rate: Mapping[str, Sequence[float]] = dataclasses.field(default_factory=dict)
     variant: str = "features"
 
     def tried_at_best_rate(self, name: str) -> tuple[str, Sequence[float]]:
@@ -152,14 +154,17 @@ OTHER_SETTINGS = (
     # The best rate falls with the length of training, so lower ones are tried.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
+_WITH_LAM = ("topk-p2", "topk-p4_3", "top1-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature")
 # As many settings for cross-entropy as for losses with lam, but for two of these at an edge.
 LAST_BLOCK = Setting(
     "",
-    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature"),
+    losses=("xent", *_WITH_LAM),
     rates=RATES_ON_FEATURES[:11],
     decays=FEW_IMAGES_DECAYS,
     lams=(0.1, 0.3, 3.0, 10.0),
     further_lams={"topk-p2": (0.03, 0.01), "topk-p4_3": (0.03, 0.01)},
+    lams_at_paper_rate=dict.fromkeys(_WITH_LAM, LAMS_AT_PAPER_RATE)
+    | {"xent-temperature": (0.003, *LAMS_AT_PAPER_RATE)},
     variant="last_block",
 )
 
@@ -235,14 +240,20 @@ def transformer() -> list[SuiteRun]:
 
 
 def _at_paper_rates(setting: Setting) -> Iterator[SuiteRun]:
-    """Yields every loss at the rate that the config has for it: at lam = 1, but those in IS_AT_1 try lam first."""
+    """Yields every loss at the rate that the config has for it: at the config's lam, and at the best one to try."""
     for name in setting.losses:
-        form, choice = FORMS[name], f"{name}, the paper's rate" if name in IS_AT_1 else None
-        variant = f"{setting.variant},loss={form.loss}"
-        for lam in LAMS_AT_PAPER_RATE if choice else ():
-            run = f"sweep/{name}-papers-rate-lam{lam:g}"
-            yield SuiteRun(run, _validation(setting, form), {"loss.lam": lam}, candidate_for=choice, variant=variant)
-        yield SuiteRun(f"{PAPER}{name}", _final(setting, form), best_of=choice, variant=variant)
+        form = FORMS[name]
+        final, variant = _final(setting, form), f"{setting.variant},loss={form.loss}"
+        if name not in IS_AT_1:
+            yield SuiteRun(f"{PAPER}{name}", final, variant=variant)
+        if name in setting.lams_at_paper_rate:
+            choice = f"{name}, the paper's rate"
+            for lam in setting.lams_at_paper_rate[name]:
+                run = f"sweep/{name}-papers-rate-lam{lam:g}"
+                yield SuiteRun(
+                    run, _validation(setting, form), {"loss.lam": lam}, candidate_for=choice, variant=variant
+                )
+            yield SuiteRun(f"{PAPER_LAM}{name}", final, best_of=choice, variant=variant)
 
 
 def _tuned(setting: Setting) -> Iterator[SuiteRun]:
