@@ -33,6 +33,8 @@ from experiments.vision.efficientnet import BEFORE_LAST_BLOCK
 # lam, and at the one chosen at that rate.
 PAPER, PAPER_LAM = "paper/", "paper-lam/"
 PAPERS_RATES, OWN = "at the paper's learning rates", "each loss at its own setting"
+PAPERS_RATES_BEST_LAM = f"{PAPERS_RATES}, lam chosen"
+_CHOSEN_ON = (PAPERS_RATES, PAPERS_RATES_BEST_LAM, OWN)  # in one task
 SHOWN_K, PAIRED_K = (1, 3, 5, 10), (1, 3, 5)
 # The block of tables made here, and the page of results that shows it.
 PAGES = {
@@ -139,7 +141,7 @@ PRESENTATION = Presentation(
 
 
 def compared(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Groups the runs on test by what they are compared at: PAPERS_RATES, OWN, or another circumstance by its name.
+    """Groups the runs on test by what they are compared at: one of _CHOSEN_ON, or another circumstance by its name.
 
     OWN has the shortest runs on all images, each loss at its own setting. Runs that differ in seeds alone are joined.
     """
@@ -147,10 +149,11 @@ def compared(runs: pd.DataFrame) -> dict[str, pd.DataFrame]:
     if runs.empty:
         return groups
     runs = runs[runs["final"]]
-    at_papers = runs.index.str.contains(PAPER)
-    # A loss whose own rate is the paper's has two equal runs, one in each group.
-    paper, own = (PRESENTATION.joined(runs[chosen]) for chosen in (at_papers, ~at_papers))
-    groups |= {PAPERS_RATES: paper} if len(paper) else {}
+    at_papers, best_lam = (runs.index.str.contains(prefix) for prefix in (PAPER, PAPER_LAM))
+    # A loss whose own setting is the paper's has equal runs, one in each group.
+    for title, chosen in {PAPERS_RATES: at_papers, PAPERS_RATES_BEST_LAM: best_lam}.items():
+        groups |= {title: PRESENTATION.joined(runs[chosen])} if chosen.any() else {}
+    own = PRESENTATION.joined(runs[~(at_papers | best_lam)])
     for task, group in own.groupby("task", sort=False):
         groups[task if OWN in groups else OWN] = group
     return groups
@@ -190,7 +193,7 @@ def tables(runs: pd.DataFrame, chosen: frozenset[str]) -> list[str]:
     lines: list[str] = []
     groups = compared(runs)
     for title, group in groups.items():
-        rates = f", {title}" if PAPERS_RATES in groups and title in (PAPERS_RATES, OWN) else ""
+        rates = f", {title}" if PAPERS_RATES in groups and title in _CHOSEN_ON else ""
         lines += [f"### Test, {group['task'].iloc[0]}{rates}: top-k accuracy in %", ""]
         lines += [f"{text}.", ""] if len(lines) == 2 and (text := _stand_in(group["run"].iloc[0])) else []
         lines += markdown.table(test_rows(group))
@@ -241,15 +244,20 @@ def _over_images(run: Run, reference: Run | None, k: int) -> str:
 
 
 def blocks(results: Path) -> dict[str, list[str]]:
-    """Returns the tables of the pages on fine-tuning, by block: the losses that were trained in all circumstances."""
+    """Returns the tables of the pages on fine-tuning, by block.
+
+    They have cross-entropies, and the other losses that were trained in all circumstances.
+    """
     made: dict[str, list[str]] = {}
     for block, name in PAGES.items():
         groups = _read(results / name)
         lines = []
-        for title in (title for title in (PAPERS_RATES, OWN) if title in groups):
+        shown = {_NAMES[loss] for loss in CROSS_ENTROPIES}
+        shown |= set.intersection(*(set(runs["label"]) for runs in groups.values())) if groups else set()
+        for title in (title for title in _CHOSEN_ON if title in groups):
             rows = test_rows(groups[title])
-            everywhere = [all(label in set(runs["label"]) for runs in groups.values()) for label in rows["loss"]]
-            lines += [f"**{title.capitalize()}**", "", *markdown.table(rows[everywhere][list(_ON_PAGES)])]
+            rows = rows.loc[rows["loss"].isin(shown), list(_ON_PAGES)]
+            lines += [f"**{title.capitalize()}**", "", *markdown.table(rows)]
         made |= {block: [*lines, _INTERVALS]} if OWN in groups else {}
     return made
 
@@ -264,7 +272,8 @@ def figures(runs: pd.DataFrame) -> dict[str, Figure]:
     for title, rows in compared(drawn).items():
         images, steps = rows[["images", "steps"]].iloc[0]
         other = f"-{steps}-steps" + (f"-{images}-images" if images else "")
-        made["figure6" + {PAPERS_RATES: "-paper-rates", OWN: ""}.get(title, other)] = figure6(rows)
+        ends = {PAPERS_RATES: "-paper-rates", PAPERS_RATES_BEST_LAM: "-paper-rates-best-lam", OWN: ""}
+        made["figure6" + ends.get(title, other)] = figure6(rows)
     tried = drawn[drawn["tried"] & (drawn["decay"] == 0)]
     first = tried[tried["task"] == drawn["task"][drawn["tried"]].iloc[0]] if len(tried) else tried
     made |= {"accuracy-by-rate": by_rate(first)} if first["rate"].nunique() > 1 else {}

@@ -102,6 +102,17 @@ def test_claim_is_judged_as_stated_and_tuned(tmp_path, papers, own, expected):
     assert sum(line.count(f"| {papers:+.2f} ± 0.00 |") for line in lines) == 1 + (papers == own)
 
 
+def test_losses_that_chose_lam_compete_apart(tmp_path):
+    on_features(tmp_path, -9.0, -1.0, "last_block", "cifar100_last_block")
+    for loss, level in {"xent_temperature": 66.0, "topk": 63.0}.items():
+        fields = PAPERS | {"loss__name": loss, "loss__lam": 0.1}
+        accuracies = {k: [level + seed for seed in range(3)] for k in KS}
+        write_fine_tuning(tmp_path / "cifar100_last_block/paper-lam" / loss, accuracies, "last_block", **fields)
+    (lines,) = report.blocks(tmp_path).values()
+    differences = [line.split("|")[-2].strip() for line in lines if line.startswith(("| cross", "| top"))]
+    assert differences == ["-", "-9.00 ± 0.00", "-", "-3.00 ± 0.00", "-", "-1.00 ± 0.00"]
+
+
 @pytest.mark.parametrize("missing", ["paper/topk", "final-xent"])
 def test_largest_finished_part_decides(tmp_path, missing):
     parts = ("cifar100_last_block", "cifar100_pretrained")
