@@ -103,7 +103,6 @@ IN_ALL_SUITES = {name: form for name, form in FORMS.items() if form.in_all_suite
 FEW_LOSSES = ("xent", "topk-p2", "topk-p4_3", "top1-p4_3")
 # A loss that at lam = 1 is another one. It tries lam at the other's best rate.
 IS_AT_1 = {"xent-temperature": "xent"}
-LAMS_AT_PAPER_RATE = (0.01, 0.03, 0.1, 0.3, 1.0)
 # Each loss of the transformer at each of these rates with each of these strengths, the temperature of cross-entropy.
 ON_TRANSFORMER = ("xent-temperature", "topk-p2", "topk-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "top1-p4_3")
 RATES_OF_TRANSFORMER = (0.001, 0.003, 0.01, 0.02, 0.04)
@@ -124,7 +123,8 @@ class Setting:
       rates, decays: learning rates to try for each loss, then weight decays at the best of them.
       lams: what losses with lam try in the place of weight decays.
       further_lams: by the name of a loss, lams that it tries besides, since it was best at the edge of `lams`.
-      lams_at_paper_rate: by the name of a loss, what it tries at the rate that the config has for it.
+      lams_at_paper_rate: by the name of a loss, what it tries at the rate that the config has for it: 1, and others
+        until the best is not at an edge.
       variant: the config's option for the network.
     """
 
@@ -154,17 +154,21 @@ OTHER_SETTINGS = (
     # The best rate falls with the length of training, so lower ones are tried.
     Setting("steps5000/", steps=5000, losses=FEW_LOSSES, rates=(0.0005, *RATES_ON_FEATURES[:6])),
 )
-_WITH_LAM = ("topk-p2", "topk-p4_3", "top1-p4_3", "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature")
 # As many settings for cross-entropy as for losses with lam, but for two of these at an edge.
 LAST_BLOCK = Setting(
     "",
-    losses=("xent", *_WITH_LAM),
+    losses=(*FEW_LOSSES, "topk-p2-smooth", "topk-p4_3-smooth", "xent-temperature"),
     rates=RATES_ON_FEATURES[:11],
     decays=FEW_IMAGES_DECAYS,
     lams=(0.1, 0.3, 3.0, 10.0),
     further_lams={"topk-p2": (0.03, 0.01), "topk-p4_3": (0.03, 0.01)},
-    lams_at_paper_rate=dict.fromkeys(_WITH_LAM, LAMS_AT_PAPER_RATE)
-    | {"xent-temperature": (0.003, *LAMS_AT_PAPER_RATE)},
+    lams_at_paper_rate={
+        "xent-temperature": (1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
+        "topk-p2": (1.0, 0.3, 0.1, 0.03, 0.01),
+        "topk-p4_3": (1.0, 0.3, 0.1, 0.03, 0.01),
+        "topk-p2-smooth": (1.0, 0.3, 0.1, 0.03),
+        "topk-p4_3-smooth": (1.0, 0.3, 0.1, 0.03),
+    },
     variant="last_block",
 )
 
