@@ -123,8 +123,8 @@ class Setting:
       rates, decays: learning rates to try for each loss, then weight decays at the best of them.
       lams: what losses with lam try in the place of weight decays.
       further_lams: by the name of a loss, lams that it tries besides, since it was best at the edge of `lams`.
-      lams_at_paper_rate: by the name of a loss, what it tries at the rate that the config has for it: 1, and others
-        until the best is not at an edge.
+      lams_at_paper_rate: by the name of a loss, what it tries at the rate that the config has for it, besides
+        1 (among the `rates`).
       variant: the config's option for the network.
     """
 
@@ -164,10 +164,10 @@ LAST_BLOCK = Setting(
     further_lams={"topk-p2": (0.03, 0.01), "topk-p4_3": (0.03, 0.01)},
     lams_at_paper_rate={
         "xent-temperature": (1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
-        "topk-p2": (1.0, 0.3, 0.1, 0.03, 0.01),
-        "topk-p4_3": (1.0, 0.3, 0.1, 0.03, 0.01),
-        "topk-p2-smooth": (1.0, 0.3, 0.1, 0.03),
-        "topk-p4_3-smooth": (1.0, 0.3, 0.1, 0.03),
+        "topk-p2": (0.3, 0.1, 0.03, 0.01),
+        "topk-p4_3": (0.3, 0.1, 0.03, 0.01),
+        "topk-p2-smooth": (0.3, 0.1, 0.03),
+        "topk-p4_3-smooth": (0.3, 0.1, 0.03),
     },
     variant="last_block",
 )
