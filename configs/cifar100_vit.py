@@ -144,7 +144,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.loss.target = options["target"]
 
     config.export_examples = False  # True: the rank of every image's label at the end, for intervals over images
-    config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
+    config.tensorboard = False  # True: curves and histograms, in WORKDIR/tensorboard
     for form, layer in {"features": "pooled", "last_block": BEFORE_LAST_BLOCK, "whole": None}.items():
         if options[form] == "yes":
             _make_efficientnet(config, layer)

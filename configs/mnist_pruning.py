@@ -145,7 +145,7 @@ def get_config(argument: str = "relaxed") -> ml_collections.ConfigDict:
 
     # Keeping.
     config.checkpoint_every = 5  # epochs; a kill loses no more
-    config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
+    config.tensorboard = False  # True: curves and histograms, in WORKDIR/tensorboard
     config.export_params = False  # True: the parameters at the end, in params.npz
 
     config.update_from_flattened_dict(VARIANTS[variant])

@@ -157,7 +157,7 @@ def get_config(argument: str = "") -> ml_collections.ConfigDict:
     config.router.auxiliary = 0.01  # token_choice: the weight of its importance and load loss
     config.router.update_from_flattened_dict(dict(ROUTERS[options["router"]].fields))
 
-    config.tensorboard = False  # True: curves, config, summary and histograms, in WORKDIR/tensorboard
+    config.tensorboard = False  # True: curves and histograms, in WORKDIR/tensorboard
     if options["cifar100"] == "yes":
         _make_cifar100(config)
     elif stand_ins:

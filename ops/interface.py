@@ -219,8 +219,8 @@ def check_values(
     ``n`` is the size along ``axis``, ``dtype`` the working dtype. A NaN passes only where every number is allowed.
     """
     array = _array(value)
-    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
-        array = np.asarray(float(value))
+    if isinstance(value, int) and array.dtype == object:  # beyond 64 bits, perhaps beyond floats
+        array = np.asarray(float(min(max(value, -(10**300)), 10**300)))
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ValueError(f"{name} must be a real number or an array of real numbers, got {shown(value)}")
     if not known(array):

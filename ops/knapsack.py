@@ -69,8 +69,8 @@ def knapsack_mask(
     budget: Any = {"k": (k, interface.NON_NEGATIVE)} if density is None else {"density": (density, interface.SHARE)}
     x, costs, caps = floating(x), floating(costs, "costs"), floating(caps, "caps")
     most = "" if density is None else " and finite, as the budget is a density"
-    _check_known("costs", costs, lambda c: (c <= 0) | (c == np.inf), "positive and finite", x, where)
-    _check_known("caps", caps, lambda u: (u < 0) | ((u == np.inf) & bool(most)), f">= 0{most}", x, where)
+    _check_known("costs", costs, lambda c: ~((c > 0) & (c < np.inf)), "positive and finite", x, where)
+    _check_known("caps", caps, lambda u: ~(u >= 0) | ((u == np.inf) & bool(most)), f">= 0{most}", x, where)
     unscaled = known(costs) and costs.ndim == 0 and _UNSCALED_COSTS[0] <= float(np.asarray(costs)) <= _UNSCALED_COSTS[1]
     return rowwise(
         _knapsack,

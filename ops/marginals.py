@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from .arithmetic import TwoFloat, choose, dual_exponent, power, ratio, select, shift, two_sum
+from .arithmetic import TwoFloat, choose, dual_exponent, power, power_of_two, ratio, select, shift, two_sum
 from .interface import varying_as
 from .scalar.equation import Equation
 from .scalar.threshold import threshold
@@ -379,8 +379,13 @@ def conjugate_gradients(
         squared_norm: Array
         steps: Array
 
+    axes = tuple(range(1, rhs.ndim))
+    # In this unit squares of residuals neither underflow nor overflow.
+    unit = power_of_two(jnp.max(jnp.abs(rhs), axis=axes, keepdims=True, initial=0.0))
+    rhs = rhs / unit
+
     def dot(a: Array, b: Array) -> Array:
-        return jnp.sum(a * b, axis=tuple(range(1, rhs.ndim)), keepdims=True)
+        return jnp.sum(a * b, axis=axes, keepdims=True)
 
     least = tolerance**2 * dot(rhs, rhs)
 
@@ -400,4 +405,4 @@ def conjugate_gradients(
 
     start = State(jnp.zeros_like(rhs), rhs, rhs, dot(rhs, rhs), jnp.zeros((), jnp.int32))
     initial = varying_as(start._replace(steps=rhs), rhs)._replace(steps=start.steps)
-    return lax.while_loop(unfinished, step, initial).y
+    return lax.while_loop(unfinished, step, initial).y * unit

@@ -25,7 +25,7 @@ from .interface import on_mesh, spec_of
 from .layouts import layout_of
 from .matrices import Matching, matching, matrices, stacked_layers, why_no_matrix, written
 from .nonlinearities import HALF_SQUARE, IDENTITY, Nonlinearity
-from .trees import Include, Tree, is_array, select_in_tree
+from .trees import Include, Tree, check_predicate, is_array, select_in_tree
 
 Schedule = Callable[[Any], ArrayLike]  # a function of the step, like those of optax
 
@@ -72,7 +72,7 @@ class Scored(NamedTuple, Generic[Tree]):
     """Weights with a score for each, by which a `Pruner` selects them instead of by their magnitude.
 
     `Pruner.scored` makes one. It is a pytree, which `jax.grad`, optimizers and checkpoints take in place of weights. It
-    may be a part of a pytree, in which no other leaf is pruned then.
+    may be a part of a pytree, if it has all leaves that are pruned.
     To train the scores and freeze the weights, set the updates of the weights to 0, in optax by
     ``optax.multi_transform({"weights": optax.set_to_zero(), "scores": optimizer}, Scored("weights", "scores"))``.
 
@@ -178,7 +178,7 @@ class Pruner:
 
     def __post_init__(self) -> None:
         interface.check_p(self.p)
-        for flag in ("debias", "straight_through", "per_leaf"):
+        for flag in ("debias", "straight_through", "per_leaf", "warn"):
             interface.check_flag(flag, getattr(self, flag))
         if not callable(self.lam):
             interface.check_values("lam", self.lam, interface.STRENGTH)
@@ -189,9 +189,7 @@ class Pruner:
             interface.check_scalar("k", self.k, interface.NON_NEGATIVE)
         check_groups(self.groups)
         for name in ("include", "exclude", "stacked"):
-            predicate = getattr(self, name)
-            if not (predicate is None or callable(predicate)):
-                raise ValueError(f"{name} must be a function of key path and leaf, got {interface.shown(predicate)}")
+            check_predicate(name, getattr(self, name))
         interface.check_whole("stacked_axis", self.stacked_axis, 0, math.inf, "a whole number >= 0")
         for pattern, letters in (self.layout or {}).items():
             re.compile(pattern)

@@ -101,15 +101,21 @@ class TopkThreshold(NamedTuple):
           decay: in [0, 1]; 0 forgets all but ``new``.
 
         Raises:
-          ValueError: ``new`` has another ``p`` or ``axis``, or ``decay`` is out of range.
+          ValueError: ``new`` has another ``p``, ``axis`` or number of rows, or ``decay`` is out of range.
         """
-        interface.check_values("decay", decay, interface.SHARE)
+        decay = interface.check_scalar("decay", decay, interface.SHARE)
         if (new.p, new.axis) != (self.p, self.axis):
             raise ValueError(f"new must have p={self.p} and axis={self.axis}, got p={new.p} and axis={new.axis}")
+        rows, others = self.rounded.shape, new.rounded.shape
+        if others[max(0, len(others) - len(rows)) :] != rows:
+            raise ValueError(f"new must have a threshold for each of the rows {rows}, got those of {others}")
 
         def mean(old: Array, now: Array) -> Array:
             now = now.mean(axis=range(now.ndim - old.ndim))
-            return lax.stop_gradient(old + (1 - decay) * (now - old)).astype(old.dtype)
+            weight = decay.astype(old.dtype)
+            # Nothing is added that does not count, nor two infinities subtracted.
+            kept, added = jnp.where(weight > 0, weight * old, 0), jnp.where(weight < 1, (1 - weight) * now, 0)
+            return lax.stop_gradient(jnp.where(old == now, old, kept + added))
 
         return jax.tree.map(mean, self, new)
 
@@ -155,6 +161,8 @@ def topk_threshold(
         returns=(interface.FULL_PRECISION_ROWS,) * 4,
         equation=Equation(p, zero=zero),
     )
+    if not x.size:
+        width = jnp.broadcast_to(jnp.asarray(lam, width.dtype), width.shape)
     axes = tuple(index - x.ndim for index in interface.check_axes(axis, x.ndim))
     return TopkThreshold(rounded, rest, width, amounts, p, axes[0] if len(axes) == 1 else axes)
 
@@ -193,7 +201,7 @@ def prefix_topk_threshold(
     Array([1.  , 1.  , 1.  , 0.25], dtype=float32)
     """
     x = interface.floating(x)
-    amounts = jnp.broadcast_to(interface.check_values("k", k, interface.NON_NEGATIVE), x.shape)
+    amounts = interface.broadcast(interface.check_values("k", k, interface.NON_NEGATIVE), x.shape, "k", "x")
     rounded, rest, width = rowwise(
         _found_of_prefixes,
         x.astype(interface.working_dtype(x.dtype)),
@@ -203,7 +211,7 @@ def prefix_topk_threshold(
         where=where,
         returns=(interface.ENTRIES,) * 3,
     )
-    return TopkThreshold(rounded, rest, width, amounts.astype(rounded.dtype))
+    return TopkThreshold(rounded, rest, width, jnp.asarray(amounts, rounded.dtype))
 
 
 def _found_of_prefixes(x: Array, k: Array, lam: Array, where: Array | None = None) -> tuple[Array, Array, Array]:

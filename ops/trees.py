@@ -128,6 +128,12 @@ def is_array(leaf: Any) -> bool:
     )
 
 
+def check_predicate(name: str, predicate: Any) -> None:
+    """Raises a ValueError unless a choice of leaves is ``None`` or a function."""
+    if not (predicate is None or callable(predicate)):
+        raise ValueError(f"{name} must be a function of key path and leaf, got {interface.shown(predicate)}")
+
+
 def select_in_tree(
     phi: Nonlinearity,
     tree: Tree,
@@ -158,6 +164,7 @@ def select_in_tree(
     share = None if density is None else interface.check_scalar("density", density, interface.SHARE)
     traced_share = density is not None and not interface.known(density)
     check_groups(groups)
+    check_predicate("include", include)
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     results = [leaf for _, leaf in paths]
     chosen, layered, grouped = {}, [], []

@@ -18,7 +18,7 @@ from experiments.core import console
 from experiments.core.errors import UsageError, in_one_line
 from experiments.core.record.files import write_compressed, write_json
 from experiments.core.record.metrics import Writer
-from experiments.core.record.workdir import Workdir
+from experiments.core.record.workdir import LOCK, Workdir
 from experiments.core.report import archive, results
 from experiments.core.report.results import Run
 
@@ -29,7 +29,8 @@ def make(directory: Path, out: Path) -> list[Path]:
     A directory that is a run itself is archived under its name, in another directory.
 
     Raises:
-      UsageError: a run is unfinished or damaged, or there is none; nothing has been written.
+      UsageError: a run is unfinished or damaged, or there is none, or an archive of other runs is in the way; nothing
+        has been written.
     """
     runs, problems = results.load(directory)
     if problems:
@@ -46,6 +47,13 @@ def make(directory: Path, out: Path) -> list[Path]:
     groups: dict[Path, list[Run]] = {}
     for run in runs:
         groups.setdefault(Path(run.name).parent, []).append(run)
+    for group, members in groups.items():
+        kept = {record["name"] for record, _ in archive.read(out / group)} - {Path(run.name).name for run in members}
+        if kept:
+            raise UsageError(
+                f"{out / group / archive.RUNS} has other runs, such as {min(kept)}, which are not below {directory}: "
+                "archive in another directory, or these runs together with those"
+            )
     written = []
     for group, members in groups.items():
         written += archive.write(out / group, map(_record, members))
@@ -73,8 +81,8 @@ def restore(directory: Path, out: Path) -> list[Path]:
         if run.environment:
             write_json(workdir.environment, run.environment)
         Writer(workdir.metrics, list(run.rows)).close()
-        write_json(workdir.config, run.config)
         write_json(workdir.summary, summary)
+        write_json(workdir.config, run.config)  # last: without it the run is written again
         made.append(workdir.path)
     return made
 
@@ -146,8 +154,8 @@ def _remove(path: Path) -> None:
             shutil.rmtree(entry, ignore_errors=True)
         elif entry.is_file():
             entry.unlink()
-    if not any(workdir.path.iterdir()):
-        workdir.path.rmdir()
+    if not {entry.name for entry in workdir.path.iterdir()} - {LOCK}:
+        shutil.rmtree(workdir.path)
 
 
 if __name__ == "__main__":

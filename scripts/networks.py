@@ -29,7 +29,7 @@ from experiments.core.suite import plan
 from experiments.core.training import train
 from experiments.core.training.experiment import Params
 from experiments.core.training.recorder import load_params
-from experiments.learned_masks.experiment import FIRST_BLOCK, PATTERNS
+from experiments.learned_masks.experiment import FIRST_BLOCK, PATTERNS, dense_head
 from experiments.mnist_pruning.networks import INPUTS
 from experiments.vision import efficientnet_weights
 from experiments.vision.efficientnet import EfficientNetLite0
@@ -96,7 +96,7 @@ def masks(params: Params, config: ml_collections.ConfigDict, data: Data) -> Arra
     scores = flatten_dict(params["scores"], sep="/")
     pruner = Pruner(lam=0.0, **PATTERNS[config.mask.pattern])
     hard = jax.jit(pruner.harden)(Scored(jax.tree.map(np.ones_like, scores), scores))
-    head = load_params(Path(config.pretrained).parent)[1]["head"]
+    _, head = dense_head(config)
     masks = {name: np.asarray(mask) != 0 for name, mask in hard.items()}
     return masks | {f"{_HEAD}{name}": array for name, array in head.items()}
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_OF_THE_DISK = (*_FULL, errno.EROFS, errno.EIO, errno.EACCES)
+_OF_THE_DISK = (*_FULL, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES)
 
 
 def printable(text: str) -> str:

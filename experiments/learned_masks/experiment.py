@@ -5,7 +5,6 @@ The run with `mask.method=dense` trains a linear head on the whole network and e
 `scores` by the path of a kernel [1, 1, C, C'], in units of their root mean square.
 """
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,7 +20,7 @@ from experiments.core.input.dataset import Data
 from experiments.core.kinds import Kinds
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.core.training.recorder import load_params
+from experiments.core.training.recorder import load_pretrained
 from experiments.learned_masks import refit
 from experiments.vision import efficientnet_weights, features
 from experiments.vision.efficientnet import STAGE_5, Convolution, EfficientNetLite0
@@ -70,6 +69,21 @@ def validate(config: ml_collections.ConfigDict) -> None:
     require(bool(config.pretrained) == (mask.method != "dense"), "pretrained", config.pretrained, allowed)
 
 
+def load(config: ml_collections.ConfigDict) -> Data:
+    """Returns the features, which take long, once the head is known to be there."""
+    if config.pretrained:
+        dense_head(config)
+    return features.load(config)
+
+
+def dense_head(config: ml_collections.ConfigDict) -> tuple[ml_collections.ConfigDict, Params]:
+    """Returns the config of the dense run that `config.pretrained` names, and the head that it trained."""
+    of_head, exported = load_pretrained(config.pretrained)
+    dense = of_head.to_dict().get("mask", {}).get("method") == "dense"
+    require(dense, "pretrained", config.pretrained, "the params.npz of a dense run of this experiment")
+    return of_head, exported["head"]
+
+
 def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     """Returns the experiment on features as `data` have them."""
     mask, model = config.mask, EfficientNetLite0(data.num_classes, first_block=FIRST_BLOCK)
@@ -86,10 +100,7 @@ def build(config: ml_collections.ConfigDict, data: Data) -> Experiment:
     # By NumPy: XLA would sort these constants while it compiles, which takes it minutes.
     sizes = {name: np.abs(leaf) / np.sqrt(np.mean(leaf**2)) for name, leaf in kernels.items()}
     middles = {name: np.float32(np.quantile(size, 1.0 - density)) for name, size in sizes.items()}
-    of_head, head = config, empty_head  # the config of the run that trained the head
-    if config.pretrained:
-        of_head, exported = load_params(Path(config.pretrained).parent)
-        head = exported["head"]
+    of_head, head = dense_head(config) if config.pretrained else (config, empty_head)
 
     def variables_of(masks: Params, head: Params) -> Params:
         masked = {name: kernels[name] * mask for name, mask in masks.items()}
@@ -180,7 +191,7 @@ RECIPE = Recipe(
     "learned_masks",
     validate,
     build,
-    features.load,
+    load,
     prepare=lambda config: efficientnet_weights.PACKAGE.require_installed(),
     kinds=KINDS,
 )

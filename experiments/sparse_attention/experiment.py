@@ -4,7 +4,6 @@ The run with `selector.name=dense` trains all but the indexers, and exports ever
 with those of their seeds (`config.pretrained`).
 """
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from experiments.core.config import require, require_one_of
 from experiments.core.input.dataset import SPLITS, Data
 from experiments.core.training import optimizer
 from experiments.core.training.experiment import Batch, Experiment, Metrics, Params, Recipe
-from experiments.core.training.recorder import load_params
+from experiments.core.training.recorder import load_pretrained
 from experiments.sparse_attention import task as tasks
 from experiments.sparse_attention.model import Mode, Output, Transformer
 from experiments.sparse_attention.selectors import KINDS, SELECTORS
@@ -32,6 +31,7 @@ def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer does not know."""
     task, model, selector = config.task, config.model, config.selector
     require_one_of("task.name", task.name, tasks.NAMES)
+    require(config.dataset == task.name, "dataset", config.dataset, f"{task.name!r}, as config.task.name")
     unit = 4 * tasks.RIGHT[task.name]
     require(
         task.length >= 16 and task.length % unit == 0, "task.length", task.length, f"a multiple of {unit} from 16 on"
@@ -41,7 +41,8 @@ def validate(config: ml_collections.ConfigDict) -> None:
         require(model[name] > 0, f"model.{name}", model[name], "positive")
     require(model.width % model.heads == 0, "model.width", model.width, f"a multiple of the {model.heads} heads")
     layers = set(range(model.layers))
-    require(bool(model.sparse) and set(model.sparse) <= layers, "model.sparse", model.sparse, f"layers of {layers}")
+    different = 0 < len(model.sparse) == len(set(model.sparse))
+    require(different and set(model.sparse) <= layers, "model.sparse", model.sparse, f"different layers of {layers}")
     require_one_of("selector.name", selector.name, SELECTORS)
     require(0 < selector.k < task.length, "selector.k", selector.k, f"in [1, {task.length})")
     most = task.length - selector.k
@@ -65,12 +66,13 @@ def load(config: ml_collections.ConfigDict) -> Data:
 def dense_params(config: ml_collections.ConfigDict) -> Params:
     """Reads the parameters of the config's seeds that a dense run has exported, with their axis if there are several.
 
-    Raises `UsageError` if that run was not dense, or of another task or other seeds. The dense run of several goes on
-    from one of recall: from random weights it does not learn to match keys.
+    Raises `UsageError` if there is none, or it was not dense, or of another task or other seeds. The dense run of
+    several goes on from one of recall: from random weights it does not learn to match keys.
     """
-    of_dense, params = load_params(Path(config.pretrained).parent)
+    of_dense, params = load_pretrained(config.pretrained)
     task = config.task.to_dict() | ({"name": "recall"} if config.selector.name == "dense" else {})
-    same = of_dense.selector.name == "dense" and of_dense.task.to_dict() == task
+    fields = of_dense.to_dict()
+    same = fields.get("selector", {}).get("name") == "dense" and fields.get("task") == task
     require(same, "pretrained", config.pretrained, f"of a dense run of the same length, and of the task {task['name']}")
     seeds = list(of_dense.seeds)
     known = set(config.seeds) <= set(seeds)

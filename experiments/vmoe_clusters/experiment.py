@@ -38,6 +38,7 @@ def routing_shape(config: ml_collections.ConfigDict) -> Shape:
 def validate(config: ml_collections.ConfigDict) -> None:
     """Checks the fields that the trainer does not know."""
     fields, router = config.task, config.router
+    require(config.dataset == "clusters", "dataset", config.dataset, "'clusters', which the device draws")
     for name in ("tokens", "experts", "width", "outputs", "groups"):
         require(fields[name] > 0, f"task.{name}", fields[name], "positive")
     require(fields.noise >= 0, "task.noise", fields.noise, "at least 0")

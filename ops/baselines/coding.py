@@ -28,7 +28,7 @@ from jax.sharding import PartitionSpec
 from jax.typing import ArrayLike
 
 from .. import interface
-from ..arithmetic import choose
+from ..arithmetic import choose, power_of_two
 from ..interface import FEATURES, ROWS, exportable, on_mesh, rowwise, spec_of, varying_as
 from ..marginals import conjugate_gradients
 from ..topk import hard_topk_mask, topk_mask
@@ -130,6 +130,9 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
 
     Ties at that magnitude leave fewer. `k` may be traced; it is rounded down.
 
+    Raises:
+      ValueError: `x` is not a vector, or a known `k` is not in [0, n].
+
     See also:
       `sparse_topk.hard_topk_mag`, which does not shrink; `sparse_topk.topk_mag`.
 
@@ -137,9 +140,11 @@ def soft_threshold_topk(x: Array, k: Array | int) -> Array:
     Array([ 0., -2.,  1.], dtype=float32)
     """
     x = interface.floating(x)
+    if x.ndim != 1:
+        raise ValueError(f"x must be a vector (jax.vmap for more), got shape {x.shape}")
     magnitude = jnp.abs(x)
     kept = hard_topk_mask(magnitude, jnp.floor(k))
-    return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max())
+    return soft_threshold(x, jnp.where(kept > 0, 0, magnitude).max(initial=0))
 
 
 def ridge_code(x: ArrayLike, dictionary: ArrayLike, lam: ArrayLike) -> Array:
@@ -387,12 +392,13 @@ def sparse_code(
 
 
 def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, tol: Array, max_iter: Array) -> SparseCode:
-    """Returns the codes of rows, in units in which `x` and the dictionary are at most 1: squares stay in range."""
+    """Returns the codes of rows, in units in which `x` and the dictionary are below 2: squares stay in range."""
     inputs = x, dictionary.astype(x.dtype)
     strength = lam
     (x, dictionary), lam, tol = lax.stop_gradient((inputs, lam, tol.astype(x.dtype)))
-    x_unit = _or_one(jnp.max(jnp.abs(x), axis=-1, keepdims=True))
-    dictionary_unit = _or_one(jnp.max(jnp.abs(dictionary)))
+    # Powers of two, so that nothing is rounded.
+    x_unit = power_of_two(_or_one(jnp.max(jnp.abs(x), axis=-1, keepdims=True)))
+    dictionary_unit = power_of_two(_or_one(jnp.max(jnp.abs(dictionary))))
     x, dictionary = x / x_unit, dictionary / dictionary_unit
     lam = lam / x_unit / dictionary_unit
     step = 1.0 / _or_one(curvature_bound(dictionary))
@@ -423,8 +429,10 @@ def _coded(x: Array, lam: Array, dictionary: Array, *, solver: Solver, tol: Arra
         tol=tol,
         max_iter=max_iter,
     )
-    solution = lax.stop_gradient(state.y * (x_unit / dictionary_unit))
-    code = _differentiable(solution, *inputs, strength * jnp.sign(solution), False)
+    solution = lax.stop_gradient(state.y)
+    x, dictionary = inputs[0] / x_unit, inputs[1] / dictionary_unit
+    slope = strength / x_unit / dictionary_unit * jnp.sign(solution)
+    code = _differentiable(solution, x, dictionary, slope, False) * (x_unit / dictionary_unit)
     return SparseCode(code, state.iterations, state.gap, state.gap <= tol)
 
 
@@ -476,8 +484,8 @@ def _attended(x: Array, dictionary: Array, tol: Array, max_iter: Array) -> Spars
     x, dictionary = x - mean[None, :], dictionary - mean[:, None]
     inputs = x, dictionary
     x, dictionary, tol = lax.stop_gradient((*inputs, tol))
-    # In these coordinates no atom exceeds 1 in any feature.
-    unit = _or_one(jnp.max(jnp.abs(dictionary)))
+    # In these coordinates no atom reaches 2 in any feature.
+    unit = power_of_two(_or_one(jnp.max(jnp.abs(dictionary))))
     x, dictionary = x / unit, dictionary / unit
     squares = jnp.sum(jnp.square(dictionary), axis=0)[None, :] - 2.0 * _matmul(x, dictionary)
     largest = 0.5 * (jnp.sum(jnp.square(x), axis=-1, keepdims=True) + jnp.max(squares, axis=-1, keepdims=True))
@@ -498,7 +506,8 @@ def _attended(x: Array, dictionary: Array, tol: Array, max_iter: Array) -> Spars
         tol=tol,
         max_iter=max_iter,
     )
-    weights = _differentiable(state.y, *inputs, jnp.zeros_like(state.y), True)
+    x, dictionary = (each / unit for each in inputs)
+    weights = _differentiable(state.y, x, dictionary, jnp.zeros_like(state.y), True)
     return SparseCode(weights, state.iterations, state.gap, state.gap <= tol)
 
 
@@ -547,7 +556,7 @@ def sparsemax_attention(
 
 def _attend(query: Array, keys: Array, values: Array, where: ArrayLike | None) -> Array:
     dtype = interface.working_dtype(query.dtype)
-    scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1])
+    scores = _matmul(query.astype(dtype), jnp.swapaxes(keys.astype(dtype), -1, -2)) / math.sqrt(query.shape[-1] or 1)
     weights = topk_mask(scores, min(1, scores.shape[-1]), lam=1.0, p=2.0, where=where)  # there may be no keys
     return _matmul(weights, values.astype(dtype)).astype(query.dtype)
 
@@ -590,7 +599,7 @@ class Lista:
         interface.check_scalar("lam", self.lam, interface.POSITIVE)
 
     def _step(self, dtype: Any) -> Array:
-        return (1.0 / curvature_bound(self.dictionary)).astype(dtype)
+        return (1.0 / _or_one(curvature_bound(self.dictionary))).astype(dtype)
 
     def init(self, dtype: Any = jnp.float32) -> dict[str, Array]:
         """Returns the initial `encoder` (features, atoms), `lateral` (atoms, atoms) and `threshold` (atoms,)."""

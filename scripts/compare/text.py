@@ -1,5 +1,6 @@
 """The table of final values, for the terminal."""
 
+import difflib
 from collections.abc import Sequence
 
 from experiments.core.errors import UsageError, printable
@@ -58,7 +59,8 @@ def _called(groups: Sequence[Group], reference: str) -> Group:
     """Returns the group with this label, or with a run of this name."""
     matches = [group for group in groups if reference in (group.label, *(run.name for run in group.runs))]
     if len(matches) != 1:
-        names = "; ".join(name for group in groups for name in (group.label, *(run.name for run in group.runs)))
+        known = [name for group in groups for name in (group.label, *(run.name for run in group.runs))]
+        names = "; ".join(difflib.get_close_matches(reference, known, 5) or known[:20])
         raise UsageError(f"--reference={reference} must be the label of one group or the name of a run of it: {names}")
     if not matches[0].done:
         raise UsageError(f"--reference={reference} is {matches[0].label}, from which nothing is subtracted yet")
@@ -68,7 +70,9 @@ def _called(groups: Sequence[Group], reference: str) -> Group:
 def _cells(group: Group, metric: str, reference: Group | None) -> dict[str, str]:
     run = _run(group, metric)
     minus, to = "-", "-"
-    if reference is not None and reference is not group and group.done and metric in reference.series.metrics:
+    if reference is not None and (reference is group or reference.experiment != group.experiment):
+        reference = None
+    if reference is not None and group.done and metric in reference.series.metrics:
         other = _run(reference, metric)
         minus, to = signed(difference(run, other, metric)), other.name
     diverged = sum(run.summary["diverged"] for run in group.runs)

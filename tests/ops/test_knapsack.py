@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ops import knapsack_mask
 from tests.ops import oracles
@@ -114,6 +115,12 @@ def test_infinite_and_impossible_entries():
         assert np.isnan(row).all() if expected is None else row.tolist() == expected
     assert all(np.isfinite(gradient[:6]).all() for gradient in gradients)
     assert gradients[1][0, 3] < 0
+
+
+@pytest.mark.parametrize("name", ["costs", "caps"])
+def test_nan_is_refused_if_known(name):
+    with pytest.raises(ValueError, match=rf"^{name} must be .*, got nan"):
+        knapsack_mask(np.ones(3), 2.0, **{name: np.array([1.0, np.nan, 1.0])})
 
 
 def test_budget_may_exceed_int32():

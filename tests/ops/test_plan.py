@@ -157,3 +157,12 @@ def test_only_impossible_limits_are_refused():
     x, k = np.where(np.arange(8)[:, None] < 7, np.ones((3, 8, 64), np.float32), -np.inf), np.full((3, 8), 9, np.float32)
     absent = topk_plan(x, k, np.ones((3, 64), np.float32), lam=0.5, where=np.ones(x.shape, bool))
     np.testing.assert_allclose(absent.plan.sum(axis=2), 3 * [[*7 * [9], 0]], atol=1e-3)
+
+
+def test_derivative_is_linear_in_its_tangent():
+    """At tangents whose squares under- or overflow, too."""
+    x = np.float32([[1.0, 0.8, 0.3], [0.9, 0.7, 0.2]])
+    _, along = jax.linearize(lambda x: topk_plan(x, 1.0, 0.8, lam=1.0).plan, x)
+    along, tangent = jax.jit(along), np.float32([[1, 0, 0], [0, 0.5, 0]])
+    for unit in (2.0**-66, 2.0**66):
+        np.testing.assert_allclose(along(tangent * np.float32(unit)) / unit, along(tangent), rtol=1e-6, atol=1e-7)

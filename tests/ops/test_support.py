@@ -55,6 +55,10 @@ def padded(rows, fill):
     return np.stack([np.r_[row, np.full(40 - len(row), fill)] for row in rows]).astype(np.float32)
 
 
+def test_row_of_nothing_leaves_none_out():
+    assert ops.lam_of_support(np.zeros(0, np.float32), 0, 0) == np.float32(1e32)
+
+
 def test_ties_at_the_end_are_all_in_or_out():
     x = padded([[3, 2, 2, 1], [3, 2, 2, 1], 4 * [2], 4 * [2], [1, np.nan, 3], [1, np.inf, 3]], -np.inf)
     lam = traced(x, np.ones(6), np.array([2, 3, 2, 3, 2, 2]))

@@ -116,6 +116,22 @@ def test_running_mean_with_scheduled_lam():
     np.testing.assert_allclose(average(x), jnp.clip((x - average.tau) / 1.25, 0, 1), rtol=1e-6)
 
 
+def test_running_mean_forgets_all_or_nothing():
+    """Of thresholds that are infinite, or far larger, too."""
+    large, small = (ops.topk_threshold(np.float32(x), 1, lam=1.0) for x in ([1e8, 2e8], [3.0, 1.0]))
+    assert (large.ema(small, 0.0).tau, large.ema(small, 1.0).tau) == (small.tau, large.tau)
+    x = np.float32([1, 3, 2])
+    prefixes = ops.prefix_topk_threshold(x, 1, lam=1.0, where=np.array([True, False, True]))
+    jax.tree.map(np.testing.assert_array_equal, prefixes.ema(prefixes, 0.9), prefixes)
+    others = ops.prefix_topk_threshold(x, 1, lam=1.0)
+    assert (prefixes.ema(others, 0.5).tau[1], others.ema(prefixes, 0.5).tau[1]) == (np.inf, np.inf)
+
+
+def test_row_of_nothing_keeps_lam():
+    nothing = ops.topk_threshold(np.zeros((2, 0), np.float32), 0, lam=[1.0, 2.0])
+    np.testing.assert_array_equal(nothing(np.full((2, 1), 0.5, np.float32)), [[0.5], [0.25]])
+
+
 def test_flax_stores_it():
     fit, other = (ops.topk_threshold(np.float32(X[0]) + moved, 3, lam=0.5, axis=(1, 0)) for moved in (0, 1))
     restored = serialization.from_bytes(other, serialization.to_bytes(fit))
@@ -136,6 +152,7 @@ def test_it_shows_what_it_is():
         (lambda fit, of: fit.ema(of(p=1.5), 0.5), r"^new .*p=2.0 .*, got p=1.5 and"),
         (lambda fit, of: fit(np.zeros((3, 7))), r"k must .* \(3,\), got shape \(5, 4\)"),
         (lambda fit, of: fit.ema(fit, 1.5), r"decay must be in \[0, 1\], got 1.5"),
+        (lambda fit, of: fit.ema(ops.topk_threshold(np.zeros((3, 7)), 3), 0.5), r"^new must .*\(5, 4\), got .*\(3,\)"),
     ],
 )
 def test_what_is_wrong_is_said(wrong, message):

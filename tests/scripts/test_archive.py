@@ -1,6 +1,7 @@
 """Archives hold all that workdirs do, are read in their place, and are refused where a run is unfinished or damaged."""
 
 import dataclasses
+import errno
 import shutil
 
 import numpy as np
@@ -77,15 +78,58 @@ def test_archived_runs_become_workdirs_again(runs, tmp_path):
 
 def test_archived_workdirs_are_read_once(runs, tmp_path, monkeypatch):
     shutil.copytree(runs / "a", tmp_path / "a")
+    write_workdir(tmp_path / "a" / "lone", ERRORS)
+    (tmp_path / "a" / "lone" / ".lock").touch()
     (tmp_path / "a" / "notes.txt").write_text("mine")
     write_workdir(tmp_path / "a" / "inner", ERRORS)
     before, _ = results.load(tmp_path)
     assert archive.main([str(tmp_path)]) == 0
-    assert [run.name for run in results.load(tmp_path)[0]] == ["a", "a/inner"]
+    assert [run.name for run in results.load(tmp_path)[0]] == ["a", "a/inner", "a/lone"]
     monkeypatch.chdir(tmp_path.parent)
     assert archive.main([tmp_path.name, "--remove"]) == 0
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["notes.txt", "runs.jsonl"]
+    assert not (tmp_path / "a" / "lone").exists()
     assert list(map(comparable, results.load(tmp_path)[0])) == list(map(comparable, before))
+
+
+def test_archive_of_other_runs_is_kept(runs, tmp_path, capsys):
+    archive.main([str(runs / "sweep" / "b"), f"--out={tmp_path}"])
+    before = (tmp_path / "runs.jsonl").read_bytes()
+    assert archive.main([str(runs / "sweep" / "c"), f"--out={tmp_path}"]) == 2
+    assert "has other runs, such as b" in capsys.readouterr().err
+    assert (tmp_path / "runs.jsonl").read_bytes() == before
+
+
+def test_workdir_changed_since_is_a_problem(runs, tmp_path, capsys):
+    shutil.copytree(runs / "a", tmp_path / "a")
+    archive.main([str(tmp_path)])
+    (tmp_path / "a" / ".lock").touch()
+    assert results.load(tmp_path)[1] == []
+    shutil.rmtree(tmp_path / "a")
+    write_workdir(tmp_path / "a", [[90.0, 88.0], [1.0, 2.0]])
+    (problem,) = results.load(tmp_path)[1]
+    assert (problem.name, "another run" in problem.reason) == ("a", True)
+    assert archive.main([str(tmp_path), "--remove"]) == 2
+    assert (tmp_path / "a" / "summary.json").exists()
+
+
+def test_interrupted_restoring_goes_on(runs, tmp_path, monkeypatch):
+    archive.main([str(runs / "sweep"), f"--out={tmp_path / 'archive'}"])
+    back = [str(tmp_path / "archive"), "--restore", f"--out={tmp_path / 'runs'}"]
+    write = archive.write_json
+    for full in ("environment.json", "summary.json", "config.json"):
+
+        def write_until(path, value, full=full):
+            if path.name == full:
+                raise OSError(errno.ENOSPC, "full")
+            write(path, value)
+
+        monkeypatch.setattr(archive, "write_json", write_until)
+        assert archive.main(back) == 1
+    monkeypatch.undo()
+    assert archive.main(back) == 0
+    restored, expected = (results.load(place)[0] for place in (tmp_path / "runs", runs / "sweep"))
+    assert list(map(comparable, restored)) == list(map(comparable, expected))
 
 
 def test_unfinished_run_prevents_archiving(tmp_path, capsys):

@@ -23,6 +23,7 @@ from experiments.core.record import metrics
 from experiments.core.record.environment import describe
 from experiments.core.record.files import absolute, is_remote, lock, reaching, read_object, write_json
 
+LOCK = ".lock"  # the file that keeps other processes out
 _AGAIN = "remove it, and the same command makes it again from the last checkpoint and metrics.jsonl"
 
 
@@ -95,7 +96,7 @@ class Workdir:
 
     def _lock(self) -> TextIO:
         try:
-            return lock(self.path / ".lock", wait=False)
+            return lock(self.path / LOCK, wait=False)
         except BlockingIOError as error:
             raise UsageError(f"--workdir={self.path} is in use by another process") from error
         except OSError as error:

@@ -111,18 +111,24 @@ def load(directory: Path) -> tuple[list[Run], list[Problem]]:
 def read(directory: Path) -> Iterator[Run | Problem]:
     """Yields the runs below `directory`, by name, finished or not; a broken one as a problem.
 
-    A run that has both an archive and a workdir is read once, from the archive.
+    A run that has both an archive and a workdir is read once, from the archive; a workdir that has changed since is a
+    problem.
     """
-    archived: set[Path] = set()
+    archived: dict[Path, Run] = {}
     places = sorted(os.walk(directory), key=lambda place: str(Path(place[0]).relative_to(directory)))
     for path, files in ((Path(place), files) for place, _, files in places):
         name = str(path.relative_to(directory))
         if archive.RUNS in files:
             for item in _read_archive(path, "" if name == "." else f"{name}/"):
-                archived.add(directory / item.name)
+                if isinstance(item, Run):
+                    archived[directory / item.name] = item
                 yield item
-        if path not in archived and any(os.path.lexists(path / mark) for mark in _WORKDIR_FILES):
+        if not any(os.path.lexists(path / mark) for mark in _WORKDIR_FILES):
+            continue
+        if path not in archived:
             yield _or_problem(name, path, functools.partial(_read_workdir, path, name))
+        elif not _is_still(archived[path], Workdir(path)):
+            yield Problem(name, "another run than the one of this name in an archive above it: rename or remove one")
 
 
 def length(config: dict[str, Any]) -> tuple[str, int]:
@@ -162,6 +168,17 @@ def alike(runs: Iterable[Run], key: Callable[[Run], Any] | None = None) -> list[
 def pooled(runs: Iterable[Run]) -> list[Run]:
     """Joins runs that differ in their seeds alone; a joined run has all their names and rows."""
     return [_joined(members) if len(members) > 1 else members[0] for members in alike(runs)]
+
+
+def _is_still(run: Run, workdir: Workdir) -> bool:
+    """Returns whether a workdir, or what is left of it, is that of an archived run."""
+    for path, kept in ((workdir.config, run.config), (workdir.summary, run.summary)):
+        try:
+            if path.exists() and json.loads(path.read_bytes()) != kept:
+                return False
+        except ValueError:
+            return False
+    return workdir.summary.exists() or not workdir.config.exists()
 
 
 def _or_problem(name: str, path: Path, read: Callable[[], Run]) -> Run | Problem:

@@ -1,6 +1,6 @@
 """Choosing hyper-parameters on validation: the lowest mean of a metric over seeds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ from experiments.core.suite.plan import Fields, Suite, SuiteRun
 Choice = dict[str, Any]
 
 
-def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choice]:
+def choose(
+    suite: Suite, out: Path, runs: Iterable[SuiteRun], given: Mapping[str, Choice] | None = None
+) -> dict[str, Choice]:
     """Makes every choice among the `runs` below `out`: its candidates, and the best of those that are finished.
 
     A candidate is worth the mean over its seeds of its `chosen_by`, or of the suite's, at the end, where a seed that
     diverged counts 100. The earlier of two equals wins. Runs with an outdated config are ignored.
 
     Candidates may take the winner of an earlier choice (`best_of`); the settings are then those of both choices. That
-    winner competes, too, if it differs from them in its setting alone.
+    winner competes, too, if it differs from them in its setting alone. Where the earlier choice is `given`, that holds.
     """
     candidates: dict[str, list[SuiteRun]] = {}
     for run in runs:
@@ -29,13 +31,14 @@ def choose(suite: Suite, out: Path, runs: Iterable[SuiteRun]) -> dict[str, Choic
     choices: dict[str, Choice] = {}
     for choice, rivals in candidates.items():
         measured, missing = [], []
+        earlier_ones = {**choices, **(given or {})}
         for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
-            missing += choices[name]["missing"]
-            won = next((run for run in candidates[name] if run.name == choices[name]["chosen"]), None)
+            missing += earlier_ones[name]["missing"]
+            won = next((run for run in candidates[name] if run.name == earlier_ones[name]["chosen"]), None)
             if won is not None and all(_but_setting(won) == _but_setting(run) for run in rivals):
-                measured += [entry for entry in choices[name]["candidates"] if entry["run"] == won.name]
+                measured += [entry for entry in earlier_ones[name]["candidates"] if entry["run"] == won.name]
         for run in rivals:
-            earlier = choices[run.best_of]["setting"] or {} if run.best_of else {}
+            earlier = earlier_ones[run.best_of]["setting"] or {} if run.best_of else {}
             measured.append(_measure(suite, out, run, {**earlier, **run.setting}))
         finished = [entry for entry in measured if entry["mean"] is not None]
         best = min(finished, key=lambda entry: entry["mean"], default=None)
@@ -63,3 +66,19 @@ def _measure(suite: Suite, out: Path, run: SuiteRun, setting: Fields) -> dict[st
         return entry
     counted = [100.0 if value is None else value for value in values]
     return entry | {"per_seed": values, "mean": float(np.mean(counted))}
+
+
+def check_given(suite: Suite, out: Path, runs: Iterable[SuiteRun], given: Mapping[str, Any]) -> None:
+    """Raises `UsageError` unless `given` are choices that some of the `runs` take, of fields that these have."""
+    takers = {run.best_of: run for run in runs if run.best_of}
+    parts = {"chosen": str | None, "setting": dict | None, "missing": list, "candidates": list}
+    for name, choice in given.items():
+        whole = isinstance(choice, dict) and parts.keys() <= choice.keys()
+        if not (whole and all(isinstance(choice[part], kind) for part, kind in parts.items())):
+            raise UsageError(f"--choices: {name!r} must be a choice that a suite has written, with {', '.join(parts)}")
+        if name in takers:
+            suite.config(takers[name], out, {**(choice["setting"] or {}), **takers[name].setting})
+    if given and not takers.keys() & given.keys():
+        raise UsageError(
+            f"--choices has {', '.join(given)}; it must have some of what is chosen here: {', '.join(takers)}"
+        )

@@ -17,7 +17,7 @@ from experiments.core.record import hardware
 from experiments.core.record.environment import processors
 from experiments.core.record.files import is_remote, read_object
 from experiments.core.suite import runner, worker
-from experiments.core.suite.choice import Choice
+from experiments.core.suite.choice import Choice, check_given
 from experiments.core.suite.plan import Suite, SuiteRun
 from experiments.core.training import train
 
@@ -92,6 +92,7 @@ def run_suite(
         jobs = jobs or min(MOST, len(processors()))
     elif jobs not in (None, 1):
         raise UsageError(f"--jobs={jobs} is not allowed: it must be 1 on a {platform}, which a run has to itself")
+    check_given(suite, out, runs, given or {})
     # A mistake is said once and at the start. A choice to come puts other numbers into fields that are valid already.
     for run in selected:
         config = suite.config(run, out)
@@ -102,7 +103,7 @@ def run_suite(
             failed = runner.Runner(suite, out, runs, selected, command, given).train(min(jobs or 1, len(selected)))
     finally:
         if out.is_dir():
-            runner.write_choices(suite, out, runs)
+            runner.write_choices(suite, out, runs, given)
     print()
     written = suite.report(out) if out.is_dir() else []
     print(f"{len(selected) - len(failed)} of {len(selected)} runs done in {clock(time.monotonic() - start)}")

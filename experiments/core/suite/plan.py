@@ -11,6 +11,7 @@ from typing import Any
 import ml_collections
 
 from experiments.core import config as config_lib
+from experiments.core.errors import UsageError
 from experiments.core.record.workdir import Workdir
 from experiments.core.training import experiment
 
@@ -49,10 +50,16 @@ class Suite:
         return f"experiments.{self.recipe.name}.suite"
 
     def config(self, run: SuiteRun, out: Path, setting: Fields | None = None) -> ml_collections.ConfigDict:
-        """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's."""
+        """The config of a run below `out`: base, and `setting` (its own if left out), over the experiment's.
+
+        Raises `UsageError` for a field that the experiment's config does not have.
+        """
         path = str(_ROOT / f"configs/{self.recipe.name}.py")
         config = config_lib.load(f"{path}:{run.variant}" if run.variant else path)
-        config.update_from_flattened_dict(dict(run.base) | dict(run.setting if setting is None else setting))
+        fields = dict(run.base) | dict(run.setting if setting is None else setting)
+        if unknown := fields.keys() - dict(config_lib.leaves(config.to_dict(), prefix="")).keys():
+            raise UsageError(f"{run.name}: the config has no field {min(unknown)!r}, which its setting has")
+        config.update_from_flattened_dict(fields)
         if run.weights_of is not None:
             # Not absolute, so that the config says the same wherever the repository lies.
             config.pretrained = str(out / run.weights_of / Workdir(out).params.name)

@@ -42,7 +42,7 @@ class Runner:
         """
         has_data = False
         for wave in self.waves():
-            choices = choose(self.suite, self.out, self.runs) if any(run.best_of for run in wave) else {}
+            choices = choose(self.suite, self.out, self.runs, self.given) if any(run.best_of for run in wave) else {}
             to_train = [job for run in wave if (job := self._job(run, {**choices, **self.given}))]
             if to_train and not has_data:
                 # Fetched and decoded once for all; where there are none, no run could begin.
@@ -111,9 +111,9 @@ class Runner:
         print(f"[{number:{len(str(total))}}/{total}] {run.name}  {text}", flush=True)
 
 
-def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun]) -> None:
+def write_choices(suite: Suite, out: Path, runs: Sequence[SuiteRun], given: Mapping[str, Choice] | None = None) -> None:
     """Writes what has been measured and chosen on validation; choices of others, and outdated ones, stay."""
-    if choices := choose(suite, out, runs):
+    if choices := choose(suite, out, runs, given):
         path = out / CHOICES
         others = read_object(path, "remove it, and the suite writes it again") if path.exists() else {}
         decided = {name: choice for name, choice in choices.items() if choice["chosen"] or not others.get(name)}

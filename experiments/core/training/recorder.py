@@ -15,6 +15,7 @@ checkpoints too.
 import json
 import operator
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from jax.tree_util import keystr, tree_leaves_with_path
 
 from experiments.core.config import require
 from experiments.core.console import pace
-from experiments.core.errors import UsageError
+from experiments.core.errors import UsageError, first_line
 from experiments.core.record import hardware, metrics
 from experiments.core.record.files import replacing, write_compressed, write_json
 from experiments.core.record.metrics import Row, flatten
@@ -279,6 +280,18 @@ def load_params(path: str | Path) -> tuple[ml_collections.ConfigDict, Params]:
     with workdir.params.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         params = traverse_util.unflatten_dict(dict(arrays), sep="/")
     return ml_collections.ConfigDict(json.loads(workdir.config.read_text())), params
+
+
+def load_pretrained(path: str) -> tuple[ml_collections.ConfigDict, Params]:
+    """Reads what `load_params` does of the run that has exported the file `config.pretrained`; `UsageError` if none."""
+    workdir = Workdir(Path(path).parent)
+    try:
+        if Path(path).name != workdir.params.name:
+            raise FileNotFoundError(f"{path} has another name")
+        return load_params(workdir.path)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        allowed = f"the {workdir.params.name} of a run with config.export_params ({first_line(error)})"
+        raise UsageError(f"config.pretrained={path!r} is not allowed: it must be {allowed}") from error
 
 
 def gather(params: Params) -> dict[str, np.ndarray]:

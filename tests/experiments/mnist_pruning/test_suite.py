@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.core.config import to_json
+from experiments.core.errors import UsageError
 from experiments.core.record.files import write_json
 from experiments.core.suite import command, runner, worker
 from experiments.core.suite.choice import choose
@@ -31,6 +32,7 @@ SWEEP = [
     for rate in (1e-3, 1e-2, 1e-1)
 ]
 FINAL = [SuiteRun("final-default", BASE), SuiteRun("final-chosen", BASE, best_of="rate")]
+GIVEN = {"chosen": "other", "setting": {"optimizer.learning_rate": 0.05}, "missing": [], "candidates": []}
 
 
 def made(out: Path, run: SuiteRun, errors: list[float | None], hardened: list[float | None], **earlier: float) -> None:
@@ -108,12 +110,33 @@ def test_given_choices_override_the_sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(worker.train, "start", lambda recipe, config, *rest: trained.append(config) or True)
     suite = dataclasses.replace(SUITE, presets={"demo": lambda: [*SWEEP, FINAL[1]]})
     made(tmp_path, SWEEP[1], [1.0, 1.0], [1.0, 1.0])
-    write_json(tmp_path / "given.json", {"rate": {"setting": {"optimizer.learning_rate": 0.05}, "missing": []}})
+    write_json(tmp_path / "given.json", {"rate": GIVEN})
     arguments = [f"--out={tmp_path}", "--only=final", "--jobs=1"]
     assert command.main(suite, [*arguments, f"--choices={tmp_path / 'given.json'}"]) == 0
     assert trained[0].optimizer.learning_rate == 0.05
     with pytest.raises(SystemExit, match="2"):
         command.main(suite, [*arguments, f"--choices={tmp_path / 'nowhere.json'}"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rate": 3}, "'rate' must be a choice"),
+        ({"rate": {"setting": {}}}, "'rate' must be a choice"),
+        ({"rate": GIVEN | {"setting": {"router.nope": 1}}}, r"final-\w+: the config has no field 'router.nope'"),
+        ({"lam": GIVEN}, "lam; it must have some of what is chosen here: rate"),
+    ],
+)
+def test_choices_of_something_else_are_refused(tmp_path, given, message):
+    with pytest.raises(UsageError, match=message):
+        command.run_suite(SUITE, tmp_path, [*SWEEP, FINAL[1]], FINAL, ["suite"], given=given)
+
+
+def test_candidate_takes_a_given_choice(tmp_path):
+    run = SuiteRun("sweep/b1", VALIDATION, {"optimizer.momentum": 0.5}, candidate_for="both", best_of="rate")
+    made(tmp_path, run, [7.0], [7.0], optimizer__learning_rate=0.05)
+    both = choose(SUITE, tmp_path, [*SWEEP, run], {"rate": GIVEN})["both"]
+    assert (both["chosen"], both["missing"]) == ("sweep/b1", [])
 
 
 def test_run_of_other_config_is_not_chosen(tmp_path):

@@ -1,5 +1,8 @@
 """The experiment under the trainer: it goes on from its seed's dense model, and mistakes in the config."""
 
+import re
+import shutil
+
 import numpy as np
 import pytest
 
@@ -84,7 +87,12 @@ def test_accuracy_counts_several_answers():
         ({"model.sparse": (1,)}, r"config\.model\.sparse=\(1,\)"),
         ({"trained": "head"}, r"config\.trained='head' .* all, indexer"),
         ({"pretrained": ""}, r"config\.pretrained='' .* a dense run"),
-        ({"task.name": "several", "task.length": 24}, r"config\.task\.length=24 .* multiple of 16"),
+        ({"dataset": "mnist"}, r"config\.dataset='mnist' .* 'recall'"),
+        ({"model.sparse": (0, 0)}, r"config\.model\.sparse=\(0, 0\) .* different"),
+        (
+            {"task.name": "several", "dataset": "several", "task.length": 24},
+            r"config\.task\.length=24 .* multiple of 16",
+        ),
     ],
 )
 def test_mistakes_are_named(fields, message):
@@ -99,6 +107,17 @@ def test_dense_several_starts_from_recall(dense):
     np.testing.assert_array_equal(dense_params(config)["positions"], load_params(dense.parent)[1]["positions"][1])
     with pytest.raises(UsageError, match=r"config\.pretrained=.* several"):
         dense_params(tiny_config("kl", dense, task__name="several", seeds=(5,)))
+
+
+def test_pretrained_must_be_of_a_dense_run(dense, tmp_path):
+    (tmp_path / "params.npz").write_text("x")
+    (tmp_path / "config.json").write_text("{}")
+    for path in (tmp_path / "none" / "params.npz", tmp_path / "params.npz", dense.with_name("typo.npz")):
+        with pytest.raises(UsageError, match=rf"config\.pretrained='{re.escape(str(path))}' .* params\.npz of a run"):
+            dense_params(tiny_config("kl", path))
+    shutil.copy(dense, tmp_path)  # of another experiment, by its config
+    with pytest.raises(UsageError, match=r"config\.pretrained=.* a dense run"):
+        dense_params(tiny_config("kl", tmp_path / "params.npz"))
 
 
 def test_seed_without_dense_run_is_refused(dense):

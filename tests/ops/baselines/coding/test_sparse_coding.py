@@ -83,6 +83,14 @@ def test_extreme_units_are_solved_in_float32():
     assert not sparse_code(np.float32(X), 0 * np.float32(D), np.float32(LAM)).code.any()
 
 
+def test_derivatives_in_extreme_units():
+    """By the solution for orthonormal atoms, in units whose squares under- or overflow."""
+    for unit in (1e-25, 1e25):
+        x, dictionary = np.float32([1.0, 0.5]), np.float32(unit * np.eye(2))
+        slopes = jax.jacfwd(lambda x, dictionary=dictionary, unit=unit: sparse_code(x, dictionary, 0.1 * unit).code)(x)
+        np.testing.assert_allclose(slopes * unit, np.eye(2), atol=1e-5)
+
+
 def test_derivatives_to_second_order(x64):
     dictionary, x, lam = D[:4, :6], X[0, :2, :4], np.array([0.5, 0.3])
 
