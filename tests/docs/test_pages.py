@@ -66,6 +66,15 @@ def test_nnx_page_passes_doctest():
         assert not doctest.testfile(str(DOCS / "how_to" / "nnx.md"), module_relative=False).failed
 
 
+def test_archives_are_read_as_shown(monkeypatch):
+    """In a smaller archive than that of the page."""
+    monkeypatch.chdir(ROOT)
+    (code,) = CODE.findall((DOCS / "how_to" / "archive.md").read_text())
+    exec(code.replace("results/mnist_pruning", "results/cifar100_pruning"), names := {})
+    assert names["problems"] == []
+    assert names["frame"]["test_error"].between(0, 100).all()
+
+
 def test_links_of_llms_txt_lead_to_pages():
     links = re.findall(r"\]\((.*?)\.html\)", (DOCS / "llms.txt").read_text())
     assert links

@@ -228,7 +228,7 @@ class Program:
     def trace(self) -> Traced:
         """The train step: `train(state, seeds, examples, chunk, first_step, arguments) -> state, metrics`.
 
-        It donates the state: its buffers hold the result.
+        It donates the state: its buffers hold the result. Raises `UsageError` if something branches on an argument.
         """
         accumulate, clip_norm = self.config.get("accumulate", 1), self.config.optimizer.get("clip_norm", 0.0)
 
@@ -239,6 +239,15 @@ class Program:
 
         shardings = jax.tree.map(lambda leaf: leaf.sharding, self.state), self.everywhere
         with jax.set_mesh(self.mesh):
-            return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
-                self.state, self._seeds, *self.feed.shapes, np.int32(0), self.arguments
-            )
+            try:
+                return jax.jit(train, donate_argnums=0, out_shardings=shardings).trace(
+                    self.state, self._seeds, *self.feed.shapes, np.int32(0), self.arguments
+                )
+            except jax.errors.ConcretizationTypeError as error:
+                if not self.arguments:
+                    raise
+                names = tuple(self.arguments)
+                raise UsageError(
+                    f"config.arguments={names} is not allowed: it must be fields that are only computed with, and the "
+                    "value of one of these decides what is computed"
+                ) from error

@@ -90,6 +90,8 @@ def test_arguments_do_not_change_the_program():
         train.check_fields(VIT, config)
         return Program(VIT, config, data)
 
+    with pytest.raises(UsageError, match=r"config\.arguments=\('optimizer\.weight_decay',\)"):
+        made(arguments=("optimizer.weight_decay",)).trace()
     other = {"optimizer__learning_rate": 0.3, "loss__lam": 0.7}
     program, same = made(arguments=arguments), made(arguments=arguments, **other)
     assert program.trace().lower().as_text() == same.trace().lower().as_text()
