@@ -10,7 +10,7 @@ from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, rows_with
 from .nonlinearities import Nonlinearity, nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
-from .scalar.mask import mask_from, select_topk
+from .scalar.mask import change_beside, mask_from, select_topk
 from .scalar.shrinkage import before_slope
 from .scalar.threshold import remainder
 
@@ -110,7 +110,11 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     moved = jnp.minimum(strength * power, choose(size > 4.0 * jnp.finfo(x.dtype).tiny, largest, s - v))
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(choose(full, v, boundary)), full) + block + (1.0 - 1.0 / p) * penalty
-    slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary))
+    # Where nothing is selected in part, the boundary has a derivative in k that it does not show.
+    first, change = change_beside(keys, z, k, p)
+    still, widen = lax.stop_gradient(boundary), choose(first, 0.0, strength)
+    falls = (p - 1.0) * equation.width(still, strength) / (1.0 + equation.width_slope(still, widen))
+    slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary - falls * change))
     in_k = slope_in_k * unit * unit
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p
     value = value * unit * unit

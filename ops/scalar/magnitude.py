@@ -108,17 +108,29 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
     return choose((k >= available) | ((left > 0) & (lam > 0)), share, 0.0)
 
 
-def gain(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
-    """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``; ``gamma`` moves too unless ``z`` is 0 (``first``)."""
-    v = before_slope(s, jnp.ones_like(s), lam, equation)
-    return choose(first, equation.slope(s), equation.slope(v) / (1.0 + equation.width_slope(v, lam)))
+def _beside(s: Array, z: Array, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
+    """Returns ``gamma``, minus its derivative in ``z ** (p - 1)``, and its derivative in ``s``.
+
+    ``s = gamma + lam * (z * phi'(gamma)) ** (p - 1)`` is the equation of an entry selected in full, for another lam.
+    """
+    strength = lam * (z if equation.p == 2 else choose(z > 0, choose(z > 0, z, 1.0) ** (equation.p - 1.0), 0.0))
+    gamma = before_slope(s, jnp.ones_like(s), jnp.broadcast_to(strength, s.shape), equation)
+    in_s = 1.0 / (1.0 + equation.width_slope(gamma, strength))
+    return gamma, equation.width(gamma, lam) * in_s, in_s
 
 
-def gain_debiased(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+def gain(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
+    """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``, with which ``gamma`` moves."""
+    gamma, _, in_s = _beside(s, z, lam, equation)
+    return equation.slope(gamma) * in_s
+
+
+def gain_debiased(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
     """Returns the derivative of ``y = s - (1 - z) * gamma`` in ``z``; where it is infinite, that of ``gain``."""
-    v = before_slope(s, jnp.ones_like(s), lam, equation)
-    at_first = (1.0 + lam) * s if equation.p == 2 else s
-    return choose(first, at_first, equation.slope(v))
+    gamma, falls, _ = _beside(s, z, lam, equation)
+    if equation.p < 2:
+        falls = choose(z > 0, (equation.p - 1.0) * choose(z > 0, z, 1.0) ** (equation.p - 2.0), 0.0) * falls
+    return gamma + (1.0 - z) * falls
 
 
 # Reverse mode multiplies cotangents by the unit, and these must not underflow either.

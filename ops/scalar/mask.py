@@ -71,9 +71,19 @@ def hard_selection(entries: tuple[Array, ...], k: Array, rows: Rows = Rows()) ->
     return select_topk(entries, k, jnp.zeros_like(k), Equation(2.0, rows=rows, zero="all")).z
 
 
-def gain_of_mask(s: Array, first: Array, lam: Array, equation: Equation) -> Array:
+def gain_of_mask(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
     """Returns the derivative of the mask in ``z``, which is 1."""
     return jnp.ones_like(s)
+
+
+def share_beside(k: Array, count: Array, first: Array, p: float) -> Array:
+    """Returns the share of each of ``count`` entries that a change of ``k`` moves: 1 or, where ``first``, 0.
+
+    It has the derivative in ``k`` that it has where they are selected in part, but for 0 if ``p < 2``, where that of
+    ``z ** (p - 1)`` is infinite.
+    """
+    moved = (k - lax.stop_gradient(k)) / jnp.maximum(count, 1).astype(k.dtype)
+    return choose(first, moved if p == 2 else 0.0, 1.0 + moved)
 
 
 def mask_from(
@@ -180,7 +190,20 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
     return lax.cond(anywhere(lam == 0), some, none, entries)
 
 
-Gain = Callable[[Array, Array, Array, Equation], Array]
+def change_beside(s: Array, z: Array, k: Array, p: float) -> tuple[Array, Array]:
+    """Returns, of rows ``(rows, n)``, whether they select nothing, and 0 with the derivative of ``share_beside``.
+
+    It is 0 with none in rows that select an entry in part. ``z`` is a constant to differentiation.
+    """
+    first = jnp.all(z == 0, axis=-1, keepdims=True)
+    signed = choose(first, s, choose(z > 0, -s, -jnp.inf))
+    count = jnp.sum(signed == jnp.max(signed, axis=-1, keepdims=True), axis=-1, keepdims=True, dtype=jnp.int32)
+    share = share_beside(k, count, first, p)
+    in_part = jnp.any((z > 0) & (z < 1), axis=-1, keepdims=True)
+    return first, choose(in_part, 0.0, share - lax.stop_gradient(share))
+
+
+Gain = Callable[[Array, Array, Array, Equation], Array]  # of key, share, lam and equation: the derivative in the share
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(6, 7))
@@ -197,8 +220,7 @@ def with_slope_in_k(
     """Returns ``y``, with a derivative in ``k`` in rows that select all or nothing of every entry.
 
     Rows with a ``z`` strictly between 0 and 1 keep the derivative of ``y``. ``signs`` are those that the operator gives
-    to its values. ``gain`` returns the derivative of ``|y|`` in ``z`` from the key and ``lam``: for an entry that is
-    selected in full, or, if its second argument is true, not at all.
+    to its values. ``gain`` returns the derivative of ``|y|`` in ``z`` from the key, ``z`` and ``lam``.
     """
     return y
 
@@ -232,8 +254,9 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
     count = rows.sum(lambda m: m, marginal)
     moves = ~in_part & (k <= selected)
     per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
+    share = share_beside(k, count, first, equation.p)
     slopes = (
-        choose(m, sign * gain(choose(m, s, 1.0), first, lam, equation), 0.0) * broadcast_where(m, per_entry)
+        choose(m, sign * gain(choose(m, s, 1.0), share, lam, equation), 0.0) * broadcast_where(m, per_entry)
         for m, s, sign in zip(marginal, keys, signs, strict=True)
     )
     return y, tuple(dot + slope for dot, slope in zip(y_dot, slopes, strict=True))

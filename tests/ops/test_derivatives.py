@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ops import straight_through, topk_mag, topk_mask
+from ops import relaxed_topk_value, straight_through, topk_fenchel_young_loss, topk_mag, topk_mask
 from tests.ops import oracles
 
 X = np.round(oracles.samples((3, 12), seed=2), 2) + 0.013  # away from 0 and from ties
@@ -105,3 +105,27 @@ def test_straight_through_has_relaxed_slopes():
     assert (value.tolist(), tangent.tolist()) == ([1, 0], [2, 3])
     # Second ones too: 6 of the cube of what is 1 and moves as `soft` does.
     assert jax.grad(jax.grad(lambda soft: straight_through(1.0, soft) ** 3))(0.25) == 6
+
+
+def test_second_derivative_in_k_if_nothing_is_partial(x64):
+    """By hand, for p = 2, of the entry that a change of k moves: from the left, at k = 0 from the right."""
+    x, lam = np.array([-9.0, 3.0, 3.0, 0.5]), 0.5
+
+    def values(k):
+        of_value = [relaxed_topk_value(x, k, lam=lam, phi=phi) for phi in ("identity", "half_square")]
+        of_mag = [topk_mag(x, k, lam=lam, debias=debias) for debias in (False, True)]
+        return of_mag, [*of_value, topk_fenchel_young_loss(x, 0, k, lam=lam)]
+
+    second = jax.jit(jax.jacfwd(jax.jacrev(values)))
+    # y = z s / (1 + lam z), debiased (1 + lam) times that; v = s - lam z, or s / (1 + lam z).
+    for k, s, z, moved in ((0.0, -9.0, 0, [0]), (1.0, -9.0, 1, [0]), (3.0, 3.0, 1, [1, 2])):
+        of_mag, of_value = second(k)
+        expected = np.zeros(4)
+        expected[moved] = -2 * lam * s / (1 + lam * z) ** 3 / len(moved) ** 2
+        for found, times in zip(of_mag, (1, 1 + lam), strict=True):
+            np.testing.assert_allclose(found, times * expected, rtol=1e-12)
+        square = -lam * s**2 / (1 + lam * z) ** 3 / len(moved)
+        # Without magnitudes the entries are 3, 3, 0.5 and -9: two share the first unit of k.
+        np.testing.assert_allclose(
+            of_value, [-lam / (1 if k == 3 else 2), square, -lam / (1 if k == 3 else 2)], rtol=1e-12
+        )
