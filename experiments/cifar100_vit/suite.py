@@ -18,8 +18,8 @@ On features the learning rate is chosen on validation, then at that rate the wei
 losses of this framework, cross-entropy with a temperature among them, and a head that starts from zeros, only rate /
 lam matters (`tests/experiments/cifar100_vit/test_theory.py`). The temperature of the smooth SVM and of the sorted
 cross-entropy does matter, and is chosen with the rate. lam matters too where a block is trained with the head: there it
-is chosen in place of the weight decay, from as many values, the temperature of cross-entropy too; and at the paper's
-rates once more.
+is chosen in place of the weight decay, from as many values, the temperature of cross-entropy too; that and the lam of
+the smooth targets once more at the paper's rates.
 """
 
 import dataclasses
@@ -164,8 +164,6 @@ LAST_BLOCK = Setting(
     further_lams={"topk-p2": (0.03, 0.01), "topk-p4_3": (0.03, 0.01)},
     lams_at_paper_rate={
         "xent-temperature": (1.0, 0.3, 0.1, 0.03, 0.01, 0.003),
-        "topk-p2": (0.3, 0.1, 0.03, 0.01),
-        "topk-p4_3": (0.3, 0.1, 0.03, 0.01),
         "topk-p2-smooth": (0.3, 0.1, 0.03),
         "topk-p4_3-smooth": (0.3, 0.1, 0.03),
     },
