@@ -122,7 +122,7 @@ mnist: $(DATA)  ## Prune an MLP on MNIST (110 minutes on 2 cores); PRESET=quick 
 	@$(RUN) experiments.mnist_pruning.suite --preset=$(PRESET) --out=$(RUNS)/mnist_$(PRESET)
 
 cifar100: PRESET ?= full
-cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(PRETRAINED))  ## Fine-tune ViT-B/16 by top-k losses: needs its weights, not trained yet; PRESET=pretrained (39 minutes on 2 cores), last_block (9 hours of one), small (2 hours), transformer (a GPU; not yet).
+cifar100: $(DATA) $(if $(filter pretrained last_block transformer,$(PRESET)),$(PRETRAINED))  ## Fine-tune ViT-B/16 by top-k losses: needs its weights, not trained yet; PRESET=pretrained (39 minutes on 2 cores), last_block (11 hours of one), small (2 hours), transformer (a GPU; not yet).
 	@$(RUN) experiments.cifar100_vit.suite --preset=$(PRESET) --out=$(RUNS)/cifar100_$(PRESET)
 
 vmoe: PRESET ?= full

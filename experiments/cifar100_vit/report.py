@@ -246,14 +246,16 @@ def _over_images(run: Run, reference: Run | None, k: int) -> str:
 def blocks(results: Path) -> dict[str, list[str]]:
     """Returns the tables of the pages on fine-tuning, by block.
 
-    They have cross-entropies, and the other losses that were trained in all circumstances.
+    They have cross-entropies, and the other losses that were trained in all circumstances; only some choose lam at the
+    paper's rates.
     """
     made: dict[str, list[str]] = {}
     for block, name in PAGES.items():
         groups = _read(results / name)
         lines = []
         shown = {_NAMES[loss] for loss in CROSS_ENTROPIES}
-        shown |= set.intersection(*(set(runs["label"]) for runs in groups.values())) if groups else set()
+        of_all = [set(runs["label"]) for title, runs in groups.items() if title != PAPERS_RATES_BEST_LAM]
+        shown |= set.intersection(*of_all) if of_all else set()
         for title in (title for title in _CHOSEN_ON if title in groups):
             rows = test_rows(groups[title])
             rows = rows.loc[rows["loss"].isin(shown), list(_ON_PAGES)]

@@ -5,7 +5,7 @@ small  the runs of results/cifar100_vit, a stand-in for ViT-B/16: pretraining on
        2 busy CPU cores
 pretrained   the stand-in with ImageNet's features: a linear head on those of a frozen EfficientNet-Lite0. Every loss
        trains at the paper's learning rate, and at its own, chosen on validation; 39 minutes on 2 CPU cores
-last_block   the same for a few losses, and the last block of that network is trained too; nine hours of a CPU core
+last_block   the same for a few losses, and the last block of that network is trained too; eleven hours of a CPU core
 transformer  a pretrained ViT-S/14, all of it trained, by the paper's procedure, for one GPU: at the paper's rates, and
        each loss at the best of the same rates and the same strengths
 demo   a small version on scikit-learn's digits, where nothing is chosen; under a minute
