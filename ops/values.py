@@ -112,8 +112,10 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     value = total(phi.value(choose(full, v, boundary)), full) + block + (1.0 - 1.0 / p) * penalty
     # Where nothing is selected in part, the boundary has a derivative in k that it does not show.
     first, change = change_beside(keys, z, k, p)
-    still, widen = lax.stop_gradient(boundary), choose(first, 0.0, strength)
-    falls = (p - 1.0) * equation.width(still, strength) / (1.0 + equation.width_slope(still, widen))
+    still = lax.stop_gradient(boundary)
+    still = choose(jnp.isfinite(equation.width(still, strength)), still, 0.0)  # phi' may overflow
+    falls = (p - 1.0) * equation.width(still, strength)
+    falls = falls / (1.0 + equation.width_slope(still, choose(first, 0.0, strength)))
     slope_in_k = choose(saturated | nothing, 0.0, phi.value(boundary - falls * change))
     in_k = slope_in_k * unit * unit
     slopes = y * unit, jnp.minimum(in_k, largest), -jnp.minimum(norm, largest) / p
