@@ -63,7 +63,7 @@ def lam_of_support(
     if known(k) and known(support) and np.any(few := np.asarray(support) < np.asarray(k)):
         least, most = (np.broadcast_to(value, few.shape)[few][0] for value in (support, k))
         raise ValueError(f"support must be at least k, got support={least:g} with k={most:g}")
-    return lam if jnp.size(x) else jnp.full_like(lam, STRONGEST)
+    return lam if np.size(x) else jnp.full_like(lam, STRONGEST)
 
 
 def _lam_of_support(
