@@ -14,7 +14,7 @@ from .arithmetic import TwoFloat, choose, difference, row_sum, select, shift
 from .gradients import envelope
 from .interface import FULL_PRECISION_ROWS, ROWS, Range, rowwise
 from .scalar.equation import Equation
-from .scalar.mask import change_beside, select_topk
+from .scalar.mask import marginal_change, select_topk
 
 Target = Literal["one_hot", "smooth"]
 TARGETS: tuple[str, ...] = ("one_hot", "smooth")
@@ -386,7 +386,7 @@ def _loss(x: Array, t: Array, k: Array, lam: Array, equation: Equation, smooth: 
         slope_in_t = choose(x > -jnp.inf, slope - choose(x > -jnp.inf, above, 0.0), 0.0)
         return envelope(loss, (x, lam, t), (y - t, regularisation(t, p) - regularisation(y, p), slope_in_t))
     loss = loss + surplus * gamma.hi + surplus * gamma.lo - lam * regularisation(t, p)
-    _, change = change_beside(s, lax.stop_gradient(y), k, p)
+    _, change = marginal_change(s, lax.stop_gradient(y), k, p)
     slope_in_k = choose((number > 0) & (k <= number), largest, gamma.hi + gamma.lo - (p - 1.0) * lam * change)
     slope_in_t = choose(x > -jnp.inf, -x, 0.0)
     return envelope(loss, (x, k, lam, t), (y - t, slope_in_k, -regularisation(y, p), slope_in_t))

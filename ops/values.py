@@ -10,7 +10,7 @@ from .interface import ROWS, STRENGTH, UP_TO_N, Axis, amount, check_p, rows_with
 from .nonlinearities import Nonlinearity, nonlinearity
 from .scalar.equation import Equation
 from .scalar.magnitude import in_units, magnitude_from
-from .scalar.mask import change_beside, mask_from, select_topk
+from .scalar.mask import marginal_change, mask_from, select_topk
 from .scalar.shrinkage import before_slope
 from .scalar.threshold import remainder
 
@@ -111,7 +111,7 @@ def _values(x: Array, k: Array, lam: Array, where: Array | None = None, *, equat
     penalty = total(moved * size, y != 0)  # as lam * norm, which may underflow before
     value = total(phi.value(choose(full, v, boundary)), full) + block + (1.0 - 1.0 / p) * penalty
     # Where nothing is selected in part, the boundary has a derivative in k that it does not show.
-    first, change = change_beside(keys, z, k, p)
+    first, change = marginal_change(keys, z, k, p)
     still = lax.stop_gradient(boundary)
     still = choose(jnp.isfinite(equation.width(still, strength)), still, 0.0)  # phi' may overflow
     falls = (p - 1.0) * equation.width(still, strength)

@@ -108,7 +108,7 @@ def share_at_zero(k: Array, nonzero: Array, available: Array, lam: Array, p: flo
     return choose((k >= available) | ((left > 0) & (lam > 0)), share, 0.0)
 
 
-def _beside(s: Array, z: Array, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
+def _at_share(s: Array, z: Array, lam: Array, equation: Equation) -> tuple[Array, Array, Array]:
     """Returns ``gamma``, minus its derivative in ``z ** (p - 1)``, and its derivative in ``s``.
 
     ``s = gamma + lam * (z * phi'(gamma)) ** (p - 1)`` is the equation of an entry selected in full, for another lam.
@@ -121,13 +121,13 @@ def _beside(s: Array, z: Array, lam: Array, equation: Equation) -> tuple[Array, 
 
 def gain(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
     """Returns the derivative of ``y = z * phi'(gamma)`` in ``z``, with which ``gamma`` moves."""
-    gamma, _, in_s = _beside(s, z, lam, equation)
+    gamma, _, in_s = _at_share(s, z, lam, equation)
     return equation.slope(gamma) * in_s
 
 
 def gain_debiased(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
     """Returns the derivative of ``y = s - (1 - z) * gamma`` in ``z``; where it is infinite, that of ``gain``."""
-    gamma, falls, _ = _beside(s, z, lam, equation)
+    gamma, falls, _ = _at_share(s, z, lam, equation)
     if equation.p < 2:
         falls = choose(z > 0, (equation.p - 1.0) * choose(z > 0, z, 1.0) ** (equation.p - 2.0), 0.0) * falls
     return gamma + (1.0 - z) * falls

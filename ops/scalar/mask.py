@@ -76,7 +76,7 @@ def gain_of_mask(s: Array, z: Array, lam: Array, equation: Equation) -> Array:
     return jnp.ones_like(s)
 
 
-def share_beside(k: Array, count: Array, first: Array, p: float) -> Array:
+def marginal_share(k: Array, count: Array, first: Array, p: float) -> Array:
     """Returns the share of each of ``count`` entries that a change of ``k`` moves: 1 or, where ``first``, 0.
 
     It has the derivative in ``k`` that it has where they are selected in part, but for 0 if ``p < 2``, where that of
@@ -190,15 +190,15 @@ def tied_selection(entries: tuple[Array, ...], gamma: TwoFloat, k: Array, lam: A
     return lax.cond(anywhere(lam == 0), some, none, entries)
 
 
-def change_beside(s: Array, z: Array, k: Array, p: float) -> tuple[Array, Array]:
-    """Returns, of rows ``(rows, n)``, whether they select nothing, and 0 with the derivative of ``share_beside``.
+def marginal_change(s: Array, z: Array, k: Array, p: float) -> tuple[Array, Array]:
+    """Returns, of rows ``(rows, n)``, whether they select nothing, and 0 with the derivative of ``marginal_share``.
 
     It is 0 with none in rows that select an entry in part. ``z`` is a constant to differentiation.
     """
     first = jnp.all(z == 0, axis=-1, keepdims=True)
     signed = choose(first, s, choose(z > 0, -s, -jnp.inf))
     count = jnp.sum(signed == jnp.max(signed, axis=-1, keepdims=True), axis=-1, keepdims=True, dtype=jnp.int32)
-    share = share_beside(k, count, first, p)
+    share = marginal_share(k, count, first, p)
     in_part = jnp.any((z > 0) & (z < 1), axis=-1, keepdims=True)
     return first, choose(in_part, 0.0, share - lax.stop_gradient(share))
 
@@ -254,7 +254,7 @@ def _with_slope_in_k_jvp(equation, gain, primals, tangents):
     count = rows.sum(lambda m: m, marginal)
     moves = ~in_part & (k <= selected)
     per_entry = choose(moves, k_dot / jnp.maximum(count, 1).astype(k.dtype), 0.0)
-    share = share_beside(k, count, first, equation.p)
+    share = marginal_share(k, count, first, equation.p)
     slopes = (
         choose(m, sign * gain(choose(m, s, 1.0), share, lam, equation), 0.0) * broadcast_where(m, per_entry)
         for m, s, sign in zip(marginal, keys, signs, strict=True)

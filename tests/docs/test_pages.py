@@ -67,7 +67,7 @@ def test_nnx_page_passes_doctest():
 
 
 def test_archives_are_read_as_shown(monkeypatch):
-    """In a smaller archive than that of the page."""
+    """Takes a smaller archive than the page does."""
     monkeypatch.chdir(ROOT)
     (code,) = CODE.findall((DOCS / "how_to" / "archive.md").read_text())
     exec(code.replace("results/mnist_pruning", "results/cifar100_pruning"), names := {})

@@ -108,7 +108,7 @@ def test_straight_through_has_relaxed_slopes():
 
 
 def test_second_derivative_in_k_if_nothing_is_partial(x64):
-    """By hand, for p = 2, of the entry that a change of k moves: from the left, at k = 0 from the right."""
+    """Compares with formulas for the entry that a change of k moves: from the left, at k = 0 from the right."""
     x, lam = np.array([-9.0, 3.0, 3.0, 0.5]), 0.5
 
     def values(k):
@@ -129,3 +129,20 @@ def test_second_derivative_in_k_if_nothing_is_partial(x64):
         np.testing.assert_allclose(
             of_value, [-lam / (1 if k == 3 else 2), square, -lam / (1 if k == 3 else 2)], rtol=1e-12
         )
+
+
+def test_second_derivative_in_k_is_the_left_limit(x64):
+    """Takes p below 2, where it has no simple formula."""
+    x, options = np.array([-9.0, 3.0, 3.0, 0.5]), {"lam": 0.5, "p": 1.5}
+
+    def values(k):
+        of_mag = [topk_mag(x, k, debias=debias, **options) for debias in (False, True)]
+        return (
+            of_mag,
+            relaxed_topk_value(x, k, phi="half_square", **options),
+            topk_fenchel_young_loss(x, 0, k, **options),
+        )
+
+    second = jax.jit(jax.jacfwd(jax.jacfwd(values)))
+    for k in (1.0, 3.0):
+        jax.tree.map(lambda at, near: np.testing.assert_allclose(at, near, rtol=1e-4), second(k), second(k - 1e-6))

@@ -160,7 +160,7 @@ def test_only_impossible_limits_are_refused():
 
 
 def test_derivative_is_linear_in_its_tangent():
-    """At tangents whose squares under- or overflow, too."""
+    """Takes tangents whose squares under- or overflow."""
     x = np.float32([[1.0, 0.8, 0.3], [0.9, 0.7, 0.2]])
     _, along = jax.linearize(lambda x: topk_plan(x, 1.0, 0.8, lam=1.0).plan, x)
     along, tangent = jax.jit(along), np.float32([[1, 0, 0], [0, 0.5, 0]])

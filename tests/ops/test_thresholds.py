@@ -117,7 +117,7 @@ def test_running_mean_with_scheduled_lam():
 
 
 def test_running_mean_forgets_all_or_nothing():
-    """Of thresholds that are infinite, or far larger, too."""
+    """Also averages thresholds that are infinite, or far larger."""
     large, small = (ops.topk_threshold(np.float32(x), 1, lam=1.0) for x in ([1e8, 2e8], [3.0, 1.0]))
     assert (large.ema(small, 0.0).tau, large.ema(small, 1.0).tau) == (small.tau, large.tau)
     x = np.float32([1, 3, 2])

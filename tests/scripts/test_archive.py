@@ -100,7 +100,7 @@ def test_archive_of_other_runs_is_kept(runs, tmp_path, capsys):
     assert (tmp_path / "runs.jsonl").read_bytes() == before
 
 
-def test_workdir_changed_since_is_a_problem(runs, tmp_path, capsys):
+def test_workdir_changed_since_is_a_problem(runs, tmp_path):
     shutil.copytree(runs / "a", tmp_path / "a")
     archive.main([str(tmp_path)])
     (tmp_path / "a" / ".lock").touch()

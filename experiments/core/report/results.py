@@ -178,6 +178,7 @@ def _is_still(run: Run, workdir: Workdir) -> bool:
                 return False
         except ValueError:
             return False
+    # A config without a summary is that of a run that is trained anew.
     return workdir.summary.exists() or not workdir.config.exists()
 
 

@@ -31,14 +31,14 @@ def choose(
     choices: dict[str, Choice] = {}
     for choice, rivals in candidates.items():
         measured, missing = [], []
-        earlier_ones = {**choices, **(given or {})}
+        decided = {**choices, **(given or {})}
         for name in dict.fromkeys(run.best_of for run in rivals if run.best_of):
-            missing += earlier_ones[name]["missing"]
-            won = next((run for run in candidates[name] if run.name == earlier_ones[name]["chosen"]), None)
+            missing += decided[name]["missing"]
+            won = next((run for run in candidates[name] if run.name == decided[name]["chosen"]), None)
             if won is not None and all(_but_setting(won) == _but_setting(run) for run in rivals):
-                measured += [entry for entry in earlier_ones[name]["candidates"] if entry["run"] == won.name]
+                measured += [entry for entry in decided[name]["candidates"] if entry["run"] == won.name]
         for run in rivals:
-            earlier = earlier_ones[run.best_of]["setting"] or {} if run.best_of else {}
+            earlier = decided[run.best_of]["setting"] or {} if run.best_of else {}
             measured.append(_measure(suite, out, run, {**earlier, **run.setting}))
         finished = [entry for entry in measured if entry["mean"] is not None]
         best = min(finished, key=lambda entry: entry["mean"], default=None)

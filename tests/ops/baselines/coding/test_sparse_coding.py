@@ -84,7 +84,7 @@ def test_extreme_units_are_solved_in_float32():
 
 
 def test_derivatives_in_extreme_units():
-    """By the solution for orthonormal atoms, in units whose squares under- or overflow."""
+    """Knows the solution, as atoms are orthogonal, in units whose squares under- or overflow."""
     for unit in (1e-25, 1e25):
         x, dictionary = np.float32([1.0, 0.5]), np.float32(unit * np.eye(2))
         slopes = jax.jacfwd(lambda x, dictionary=dictionary, unit=unit: sparse_code(x, dictionary, 0.1 * unit).code)(x)
